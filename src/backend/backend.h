@@ -1,0 +1,115 @@
+/* backend.h: the contract between the engine and the device that computes: opaque buffers and operations.
+ *
+ * src/cpu implements it (embedded default), kernels/ implements it for CUDA.  tests/aid_ref_*.c hold a plain
+ * version of every operation in double precision: that is the specification, and every implementation is tested against it.
+ * Called on the engine thread only.  Activations are f32, row-major, one row per token: x is [n][dim].
+ * Operations cannot fail; a device records its first error, and sync returns it.  None allocates after bind.
+ *
+ * Results do not depend on the number of threads.  A row of the result does not depend on the other rows of the call, so
+ * that lanes agree bit for bit with one lane alone.
+ */
+#ifndef RK_BACKEND_BACKEND_H
+#define RK_BACKEND_BACKEND_H
+
+#include <stdint.h>
+#include "cache/cache.h"
+
+#define RK_MAX_LANE 8
+#define RK_MAX_FUSED 3	/* matrices that share one input in a matmul */
+
+typedef struct rk_backend rk_backend;
+
+enum rk_phase {
+	RK_PREFILL,	/* many rows: f32 GEMM over dequantised tiles */
+	RK_DECODE,	/* one row per lane: weights read packed, 8-bit activations (f32 under exact) */
+};
+
+enum rk_step_kind { RK_STEP_PARTIAL, RK_STEP_FULL };
+
+/* What one step did in one lane; written by attn_decode layer by layer, read by the engine after sync. */
+typedef struct rk_step_report {
+	uint8_t kind[RK_MAX_LAYER];	/* enum rk_step_kind */
+	float cos[RK_MAX_LAYER];	/* cosine where a check was due, NaN elsewhere */
+	float churn[RK_MAX_LAYER];	/* share of C_p replaced by this step's selection, mean over KV heads; NaN: no selection */
+	int64_t bytes_full;		/* K and V bytes read from C_f to attend */
+	int64_t bytes_partial;		/* K and V bytes read from C_p */
+	int64_t bytes_score;		/* K bytes read from C_f only to score (attend=selected) */
+} rk_step_report;
+
+typedef struct rk_backend_cfg {
+	const char *device;	/* "auto" | "cpu" */
+	int n_thread;		/* 0: one per available core */
+	bool exact;		/* f32 activations and f32 cache instead of 8-bit and f16 */
+	int max_rows;		/* largest n of a call: the prefill chunk, at least RK_MAX_LANE */
+	int max_pos;		/* largest number of positions */
+	int max_lane;
+} rk_backend_cfg;
+
+typedef struct rk_backend_ops {
+	/* Device memory, 64-byte aligned, zeroed.  e names the size. */
+	int (*alloc)(rk_backend *b, size_t bytes, void **p, rk_err *e);
+	void (*free)(rk_backend *b, void *p, size_t bytes);
+	void (*upload)(rk_backend *b, void *dst, const void *src, size_t bytes);
+	void (*download)(rk_backend *b, void *dst, const void *src, size_t bytes);
+	int (*sync)(rk_backend *b, rk_err *e);
+	void (*close)(rk_backend *b);
+
+	/* x[i] = row ids[i] of the embedding table.  ids: host. */
+	void (*embed)(rk_backend *b, float *x, const int32_t *ids, int n);
+	/* y = x / sqrt(mean(x^2) + eps) * w, per row of dim. */
+	void (*rmsnorm)(rk_backend *b, float *y, const float *x, const rk_tensor *w, int n, int dim, float eps);
+	/* y[j][i] = W_j x[i] for the n_w <= RK_MAX_FUSED matrices that share x: [n][W.n_col] -> [n][W_j.n_row]. */
+	void (*matmul)(rk_backend *b, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n, enum rk_phase phase);
+	/* out = x rotated, interleaved pairs, row i at position pos[i]; x: [n][n_head][head_dim].  out may be x.  pos: host. */
+	void (*rope)(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
+	/* Converts k, v [n][n_kv_head][head_dim] to the cache's type at elements at .. at+n-1 of the layer. */
+	void (*kv_append)(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
+	/* Causal attention of n consecutive queries q [n][n_head][head_dim] (after RoPE), flash-style, no n x L matrix.
+	 * Query i attends the whole of `prompt` (prompt->len positions) and then the first tail_len+i+1 positions of `tail`.
+	 * During the first prefill prompt is NULL and tail is the prompt store being filled (tail_len = tokens before the chunk).
+	 * colsum: NULL, or [n_kv_head][tail->cap] += probabilities summed over the queries and the group's heads. */
+	void (*attn_prefill)(rk_backend *b, int layer, const rk_store *prompt, const rk_store *tail, int tail_len,
+	                     const float *q, int n, float *out, float *colsum);
+	/* After the last chunk's K/V of `layer` are in C_f: the first selection of a lane, and q_ref.  n_pos positions are in
+	 * prompt + tail.  q_pre: the last token's query before RoPE [n_head][head_dim]; q: the last n_q queries after RoPE,
+	 * the newest last (n_q = min(pol.window, n_pos)).  colsum: this layer's, or NULL.  Nothing to do for vanilla. */
+	void (*select)(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, const float *q_pre, const float *q, int n_q, const float *colsum);
+	/* One decode step of `layer`: row j of q_pre, q [n_head][head_dim], k, v [n_kv_head][head_dim] belongs to lanes[j].
+	 * Decides, attends (out [n_lane][n_head][head_dim]), refreshes; appends k, v to the ring.  The tail already holds the
+	 * token (kv_append at tail.len) when keeps_full; n_pos counts it. */
+	void (*attn_decode)(rk_backend *b, int layer, rk_lane_cache *const lanes[], int n_lane, const float *q_pre, const float *q,
+	                    const float *k, const float *v, float *out, rk_step_report *const reports[]);
+	/* y = silu(gate) * up, elementwise over n rows of dim; y may be gate. */
+	void (*silu_mul)(rk_backend *b, float *y, const float *gate, const float *up, int n, int dim);
+	/* x += y over n rows of dim. */
+	void (*add)(rk_backend *b, float *x, const float *y, int n, int dim);
+	/* Per row of logits [n][n_vocab]: lse[i] = log sum exp, argmax[i] (the lower id wins ties).  Outputs: host. */
+	void (*logits_stats)(rk_backend *b, const float *logits, int n, float *lse, int32_t *argmax);
+	/* KL(p || q) in nats of two rows of logits with their log-sum-exps; at least 0. */
+	float (*logits_kl)(rk_backend *b, const float *p, float p_lse, const float *q, float q_lse);
+} rk_backend_ops;
+
+struct rk_backend {
+	const rk_backend_ops *ops;
+	const rk_hparams *hp;
+	const rk_weights *w;	/* as this device sees them */
+	size_t kv_bytes;	/* per cache element: 2 or 4 */
+	bool exact;
+	int n_thread;
+	char device[64];	/* "cpu" or the GPU's name */
+	char isa[24];		/* "scalar", "avx2", "avx512", "avx512-vnni", "sm_90" */
+	size_t scratch_bytes;	/* held by the backend itself */
+};
+
+/* Chooses and opens a backend for a model, which must outlive it.  RK_ISA=scalar|avx2|avx512 in the environment forces a
+ * CPU path; one that this machine lacks is an error that says so. */
+int rk_backend_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, rk_err *e);
+void rk_backend_close(rk_backend *b);	/* NULL is fine */
+/* What rk_backend_open would choose for cfg, without a model: isa as in rk_backend, threads.  The same errors. */
+int rk_backend_probe(const rk_backend_cfg *cfg, char isa[24], int *n_thread, rk_err *e);
+
+/* The devices that rk_backend_open chooses from; declared here because backend must not include what lies right of it. */
+int rk_cpu_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, rk_err *e);
+int rk_cpu_probe(const rk_backend_cfg *cfg, char isa[24], int *n_thread, rk_err *e);
+
+#endif

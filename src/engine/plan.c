@@ -1,0 +1,70 @@
+/* plan.c: see plan.h */
+#include "engine/plan.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include "engine/session.h"
+
+void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk_session_cfg *cfg, int n_prompt, int max_new)
+{
+	*p = (rk_plan){ .n_prompt = n_prompt, .max_new = max_new, .n_lane = cfg->n_lane, .weights = weight_bytes };
+	p->prompt_store = rk_store_bytes(b->hp, n_prompt, b->kv_bytes);
+	p->activations = rk_act_bytes(b, cfg, n_prompt);
+	p->backend = b->scratch_bytes;
+	p->total = p->weights + p->prompt_store + p->activations + p->backend;
+	for (int i = 0; i < cfg->n_lane; i++) {
+		const rk_policy *pol = &cfg->lane[i];
+		if (cfg->keep_full || rk_policy_keeps_full(pol))
+			p->tail[i] = rk_store_bytes(b->hp, max_new, b->kv_bytes);
+		p->partial[i] = rk_partial_bytes(b->hp, rk_partial_cap(pol, n_prompt, max_new), b->kv_bytes, pol->score == RK_SCORE_ACCUMULATED);
+		p->total += p->tail[i] + p->partial[i];
+	}
+	if (cfg->shadow)
+		p->total += p->tail[cfg->n_lane] = rk_store_bytes(b->hp, max_new, b->kv_bytes);
+}
+
+/* First unsigned number after `key` in a small file of /proc or /sys; UINT64_MAX when there is none ("max"). */
+static uint64_t number_in(const char *path, const char *key)
+{
+	char buf[4096];
+	FILE *f = fopen(path, "re");
+	uint64_t v = UINT64_MAX;
+
+	if (!f)
+		return v;
+	size_t n = fread(buf, 1, sizeof buf - 1, f);
+	fclose(f);
+	buf[n] = 0;
+	const char *at = strstr(buf, key);
+	if (at && sscanf(at + strlen(key), "%" SCNu64, &v) != 1)
+		v = UINT64_MAX;
+	return v;
+}
+
+static uint64_t memory_available(void)
+{
+	uint64_t kib = number_in("/proc/meminfo", "MemAvailable:"), best = kib == UINT64_MAX ? kib : kib * 1024;
+	uint64_t max = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
+	struct rlimit as;
+
+	if (max != UINT64_MAX && used != UINT64_MAX && max > used && max - used < best)
+		best = max - used;
+	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur != RLIM_INFINITY && as.rlim_cur < best)
+		best = as.rlim_cur;
+	return best;
+}
+
+int rk_plan_check(const rk_plan *p, rk_err *e)
+{
+	uint64_t have = memory_available();
+
+	if (p->total <= have)
+		return 0;
+	return rk_fail(e, RK_ENOMEM, "not enough memory: this session needs %.1f MB (%.1f MB of it KV cache for %d + %d tokens), "
+	               "%.1f MB are available; lower --ctx or -n, or use fewer lanes",
+	               (double)p->total / 1e6, (double)(p->total - p->weights - p->activations - p->backend) / 1e6,
+	               p->n_prompt, p->max_new, (double)have / 1e6);
+}
