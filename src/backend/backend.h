@@ -37,7 +37,7 @@ typedef struct rk_step_report {
 } rk_step_report;
 
 typedef struct rk_backend_cfg {
-	const char *device;	/* "auto" | "cpu" */
+	const char *device;	/* "auto" | "cpu" | "cuda:N"; auto: the first GPU where the program has CUDA and finds one */
 	int n_thread;		/* 0: one per available core */
 	bool exact;		/* f32 activations and f32 cache instead of 8-bit and f16 */
 	int max_rows;		/* largest n of a call: the prefill chunk, at least RK_MAX_LANE */
@@ -87,6 +87,12 @@ typedef struct rk_backend_ops {
 	void (*logits_stats)(rk_backend *b, const float *logits, int n, float *lse, int32_t *argmax);
 	/* KL(p || q) in nats of two rows of logits with their log-sum-exps; at least 0. */
 	float (*logits_kl)(rk_backend *b, const float *p, float p_lse, const float *q, float q_lse);
+
+	/* Round the operations of a decode step of these lanes, fed ids at pos (host), from embed to the logits; both NULL where
+	 * operations run as they are called.  A device that records steps may have this one: true then, and it is under way whole, so the
+	 * operations must not be called.  step_end waits, fills in all reports, and ns_attn [n] with the time of each lane's attention. */
+	bool (*step_begin)(rk_backend *b, rk_lane_cache *const lanes[], int n, const int32_t *ids, const int32_t *pos);
+	void (*step_end)(rk_backend *b, rk_step_report *const reports[], int64_t ns_attn[]);
 } rk_backend_ops;
 
 struct rk_backend {
@@ -111,5 +117,10 @@ int rk_backend_probe(const rk_backend_cfg *cfg, char isa[24], int *n_thread, rk_
 /* The devices that rk_backend_open chooses from; declared here because backend must not include what lies right of it. */
 int rk_cpu_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, rk_err *e);
 int rk_cpu_probe(const rk_backend_cfg *cfg, char isa[24], int *n_thread, rk_err *e);
+/* GPU number `device`, in a program that is built with CUDA (RK_CUDA). */
+int rk_cuda_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, int device, rk_err *e);
+int rk_cuda_probe(int device, char isa[24], rk_err *e);
+/* Is there a GPU that can be used?  No: why says what is missing. */
+bool rk_cuda_usable(char why[128]);
 
 #endif

@@ -47,6 +47,7 @@ struct rk_engine {
 	bool paused;			/* pace of the reply, under lock */
 	int may_step;			/* single steps granted while paused */
 	float tok_per_s;		/* ceiling; 0: none */
+	uint64_t seed;			/* of the next session, under lock */
 	_Atomic uint64_t asked;		/* sequence number of the last ask that was queued */
 	_Atomic uint64_t stop_upto;	/* asks up to this one are to stop */
 
@@ -225,6 +226,10 @@ int rk_engine_format(const rk_engine *g, const char *system, const char *user, c
 static int start_session(rk_engine *g, const int32_t *ids, int n, int max_new, rk_err *e)
 {
 	g->prefill_lane = -1;
+	pthread_mutex_lock(&g->lock);
+	for (int i = 0; i < g->session.cfg.n_lane; i++)
+		g->reply.lane[i].sampler.cfg.seed = g->seed;
+	pthread_mutex_unlock(&g->lock);
 	rk_reply_forget(&g->reply);
 	return rk_session_start(&g->session, ids, n, max_new, on_prefill, g, e);
 }
@@ -379,6 +384,7 @@ int rk_engine_open(rk_engine **out, const rk_engine_cfg *cfg, rk_err *e)
 	pthread_condattr_destroy(&attr);
 	g->one_turn = cfg->one_turn;
 	g->sampling = cfg->sampling;
+	g->seed = cfg->sampling.seed;
 	if (rk_model_load(&g->model, cfg->model_path, e) || rk_tokenizer_init(&g->tok, g->model->file, e) ||
 	    rk_chat_detect(&g->chat, g->model->file, cfg->raw ? "raw" : cfg->chat_template, e))
 		goto fail;
@@ -523,6 +529,13 @@ void rk_engine_pace(rk_engine *g, float tok_per_s)
 	pthread_mutex_unlock(&g->lock);
 }
 
+void rk_engine_seed(rk_engine *g, uint64_t seed)
+{
+	pthread_mutex_lock(&g->lock);
+	g->seed = seed;
+	pthread_mutex_unlock(&g->lock);
+}
+
 void rk_engine_stop(rk_engine *g)
 {
 	atomic_store(&g->stop_upto, atomic_load(&g->asked));
@@ -532,4 +545,5 @@ const rk_model *rk_engine_model(const rk_engine *g) { return g->model; }
 const rk_tokenizer *rk_engine_tokenizer(const rk_engine *g) { return g->tok; }
 const rk_chat_template *rk_engine_chat(const rk_engine *g) { return &g->chat; }
 const rk_backend *rk_engine_backend(const rk_engine *g) { return g->backend; }
+int rk_engine_n_ctx(const rk_engine *g) { return g->session.cfg.n_ctx; }
 rk_event_ring *rk_engine_events(rk_engine *g) { return g->events; }

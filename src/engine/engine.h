@@ -41,6 +41,7 @@ const rk_model *rk_engine_model(const rk_engine *g);
 const rk_tokenizer *rk_engine_tokenizer(const rk_engine *g);
 const rk_chat_template *rk_engine_chat(const rk_engine *g);
 const rk_backend *rk_engine_backend(const rk_engine *g);
+int rk_engine_n_ctx(const rk_engine *g);	/* most positions of a lane */
 rk_event_ring *rk_engine_events(rk_engine *g);
 
 /* Text and ids of a first turn, as rk_engine_ask would send it.  *text and *ids are allocated; either may be NULL. */
@@ -58,6 +59,8 @@ int rk_engine_ask_ids(rk_engine *g, const int32_t *ids, int n, int max_new, enum
 int rk_engine_reset(rk_engine *g, rk_err *e);
 /* See rk_session_set_policy; takes effect before the next step, also while a reply is running. */
 int rk_engine_set_policy(rk_engine *g, int lane, const char *spec, rk_err *e);
+/* Seed of the samplers from the next start of a session on. */
+void rk_engine_seed(rk_engine *g, uint64_t seed);
 /* Pace of a reply, at once and outside the queue: paused, it waits before the next step; single_step lets one more through;
  * tok_per_s > 0 is a ceiling. */
 void rk_engine_pause(rk_engine *g, bool paused);

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PAYLOAD_ALIGN 8	/* payloads are read in place, and some are arrays of structs */
+
 struct rk_event_ring {
 	/* Written by the producer. */
 	_Alignas(64) _Atomic uint64_t head;	/* records published */
@@ -87,7 +89,7 @@ static bool try_push(rk_event_ring *r, const rk_event *ev, const void *payload, 
 	/* acquire: the consumer's reads of the slot happened before it released it */
 	if (head - atomic_load_explicit(&r->tail, memory_order_acquire) == r->n_event)
 		return false;
-	uint64_t at = r->byte_head;
+	uint64_t at = (r->byte_head + PAYLOAD_ALIGN - 1) & ~(uint64_t)(PAYLOAD_ALIGN - 1);
 	size_t off = at & (r->n_byte - 1);
 	if (size > r->n_byte - off)
 		at += r->n_byte - off;	/* payloads do not wrap */
@@ -129,7 +131,8 @@ void rk_event_push(rk_event_ring *r, const rk_event *ev, const void *payload, si
 	rk_event e = *ev;
 	bool fits = size <= r->n_byte / 2;	/* a larger one may not fit even an empty ring, where its middle is the end */
 
-	e.t_ns = now_ns();
+	if (!e.t_ns)	/* an event that is handed on keeps its time */
+		e.t_ns = now_ns();
 	for (;;) {
 		if (r->unsaid) {
 			rk_event gap = { .type = RK_EV_GAP, .lane = -1, .t_ns = e.t_ns, .gap.lost = r->unsaid };

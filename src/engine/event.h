@@ -100,8 +100,8 @@ void rk_event_push(rk_event_ring *r, const rk_event *ev, const void *payload, si
 /* Consumer: makes a producer that waits for room give up waiting (it counts losses instead), before joining its thread. */
 void rk_event_ring_close(rk_event_ring *r);
 
-/* Consumer: 1 and *ev filled, 0 when none came within timeout_ms (-1: wait for ever).  The payload stays valid until the
- * next rk_event_next. */
+/* Consumer: 1 and *ev filled, 0 when none came within timeout_ms (-1: wait for ever).  The payload, at a multiple of 8, stays valid
+ * until the next rk_event_next. */
 int rk_event_next(rk_event_ring *r, rk_event *ev, const void **payload, int timeout_ms);
 int64_t rk_event_lost(const rk_event_ring *r);
 /* A descriptor that polls readable when events came while the consumer slept in poll(); see rk_event_next. */

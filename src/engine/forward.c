@@ -216,49 +216,62 @@ void rk_forward_prefill(rk_session *s, int lane, const int32_t *ids, int n, bool
 		deliver(s, &j, 1);
 }
 
-void rk_forward_step(rk_session *s, const int *lanes, const int32_t *ids, int n)
+/* The operations of a decode step of lanes[n], from the embedding to a->logits; ns_attn [n] += time of each lane's attention. */
+static void step_operations(rk_session *s, rk_lane_cache *const lanes[], rk_step_report *const reports[], const int32_t *ids, int n,
+                            int64_t ns_attn[])
 {
 	rk_backend *b = s->b;
 	const rk_backend_ops *op = b->ops;
 	const rk_hparams *hp = b->hp;
 	struct rk_act *a = s->act;
 	size_t qd = (size_t)hp->n_head * (size_t)hp->head_dim, kvd = (size_t)hp->n_kv_head * (size_t)hp->head_dim;
-	int64_t t0 = now_ns(), in_attn = 0;
 
-	for (int j = 0; j < n; j++) {
-		rk_lane_cache *c = &s->lane[lanes[j]];
-		rk_step_report *r = &s->report[lanes[j]];
-		a->pos[j] = c->n_pos++;
-		r->bytes_full = r->bytes_partial = r->bytes_score = 0;
-		s->ns_attn[lanes[j]] = 0;
-	}
 	op->embed(b, a->x, ids, n);
 	for (int l = 0; l < hp->n_layer; l++) {
 		before_attention(s, &b->w->layer[l], n, RK_DECODE);
 		/* One lane at a time, so that each lane's attention is timed on its own. */
 		for (int j = 0; j < n; j++) {
-			rk_lane_cache *c = &s->lane[lanes[j]];
-			rk_step_report *r = &s->report[lanes[j]];
+			rk_lane_cache *c = lanes[j];
 			size_t jq = (size_t)j * qd, jk = (size_t)j * kvd;
 			int64_t t = now_ns();
 			if (c->keeps_full)
 				op->kv_append(b, &c->tail, l, c->tail.len, a->k + jk, a->v + jk, 1);
-			op->attn_decode(b, l, &c, 1, a->q_pre + jq, a->q + jq, a->k + jk, a->v + jk, a->att + jq, &r);
-			t = now_ns() - t;
-			s->ns_attn[lanes[j]] += t;
-			in_attn += t;
+			op->attn_decode(b, l, &c, 1, a->q_pre + jq, a->q + jq, a->k + jk, a->v + jk, a->att + jq, &reports[j]);
+			ns_attn[j] += now_ns() - t;
 		}
 		after_attention(s, &b->w->layer[l], a->x, a->att, n, RK_DECODE);
 	}
 	predict(s, a->x, n);
+}
+
+void rk_forward_step(rk_session *s, const int *lanes, const int32_t *ids, int n)
+{
+	rk_backend *b = s->b;
+	const rk_backend_ops *op = b->ops;
+	struct rk_act *a = s->act;
+	rk_lane_cache *c[RK_MAX_LANE];
+	rk_step_report *r[RK_MAX_LANE];
+	int64_t t0 = now_ns(), ns_attn[RK_MAX_LANE] = { 0 };
+
 	for (int j = 0; j < n; j++) {
-		rk_lane_cache *c = &s->lane[lanes[j]];
-		c->tail.len += c->keeps_full;
-		c->step++;
-		c->force_full = false;
+		c[j] = &s->lane[lanes[j]];
+		r[j] = &s->report[lanes[j]];
+		a->pos[j] = c[j]->n_pos++;
+		r[j]->bytes_full = r[j]->bytes_partial = r[j]->bytes_score = 0;
+	}
+	if (!op->step_begin || !op->step_begin(b, c, n, ids, a->pos))
+		step_operations(s, c, r, ids, n, ns_attn);
+	if (op->step_end)
+		op->step_end(b, r, ns_attn);
+	for (int j = 0; j < n; j++) {
+		c[j]->tail.len += c[j]->keeps_full;
+		c[j]->step++;
+		c[j]->force_full = false;
 	}
 	deliver(s, lanes, n);
-	s->ns_shared = now_ns() - t0 - in_attn;
+	s->ns_shared = now_ns() - t0;
+	for (int j = 0; j < n; j++)
+		s->ns_shared -= s->ns_attn[lanes[j]] = ns_attn[j];
 }
 
 /* The shadow is vanilla: n of its tokens attend everything at once, as in a prefill, with a decode step's arithmetic for

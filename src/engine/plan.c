@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include "engine/session.h"
 
 void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk_session_cfg *cfg, int n_prompt, int max_new)
@@ -52,8 +53,13 @@ static uint64_t memory_available(void)
 
 	if (max != UINT64_MAX && used != UINT64_MAX && max > used && max - used < best)
 		best = max - used;
-	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur != RLIM_INFINITY && as.rlim_cur < best)
-		best = as.rlim_cur;
+	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur != RLIM_INFINITY) {
+		uint64_t pages = number_in("/proc/self/statm", "");	/* address space taken already */
+		uint64_t taken = pages == UINT64_MAX ? 0 : pages * (uint64_t)sysconf(_SC_PAGESIZE);
+		uint64_t left = as.rlim_cur > taken ? as.rlim_cur - taken : 0;
+		if (left < best)
+			best = left;
+	}
 	return best;
 }
 

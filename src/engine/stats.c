@@ -76,10 +76,30 @@ static void add_token(rk_lane_stats *l, const rk_event *ev)
 	l->n_same_top1 += ev->token.same_top1;
 }
 
+/* A stream may come from a file: what is used as an index or a length is checked first. */
+static int check(const rk_stats *s, const rk_event *ev, rk_err *e)
+{
+	size_t layers = (size_t)s->n_layer * sizeof(rk_layer_step);
+
+	if (ev->type == RK_EV_START && (ev->start.n_lane < 1 || ev->start.n_lane > RK_MAX_LANE || ev->start.n_layer < 1 ||
+	                                ev->start.n_layer > RK_MAX_LAYER))
+		return rk_fail(e, RK_EFAIL, "event stream: a session of %d lanes and %d layers; at most %d and %d", ev->start.n_lane,
+		               ev->start.n_layer, RK_MAX_LANE, RK_MAX_LAYER);
+	if ((ev->type == RK_EV_TOKEN || ev->type == RK_EV_STEP || ev->type == RK_EV_CONTROL) && (ev->lane < 0 || ev->lane >= RK_MAX_LANE))
+		return rk_fail(e, RK_EFAIL, "event stream: an event of lane %d; at most %d lanes", ev->lane, RK_MAX_LANE);
+	if (ev->type == RK_EV_STEP && ev->size != layers)
+		return rk_fail(e, RK_EFAIL, "event stream: a step of %u bytes, %zu expected for %d layers", ev->size, layers, s->n_layer);
+	if (ev->type == RK_EV_CONTROL && ev->size >= RK_SPEC_MAX)
+		return rk_fail(e, RK_EFAIL, "event stream: a policy of %u characters, at most %d", ev->size, RK_SPEC_MAX - 1);
+	return 0;
+}
+
 int rk_stats_add(rk_stats *s, const rk_event *ev, const void *payload, rk_err *e)
 {
 	rk_lane_stats *l = ev->lane >= 0 && ev->lane < RK_MAX_LANE ? &s->lane[ev->lane] : NULL;
 
+	if (check(s, ev, e))
+		return -1;
 	switch (ev->type) {
 	case RK_EV_START:
 		add_start(s, ev, payload);

@@ -1,0 +1,215 @@
+/* attn_decode.c: one decode step of a layer: decide, attend the full cache or the ring, and keep the ring.
+ *
+ * RefreshKV (ACL 2025), algorithm 1; the rivals' rings are the same with another rule for what leaves.  Every used
+ * slot of a ring is attended once the new token is written.  Lanes are taken one after the other: each has its own
+ * decision, and its KV heads and chunks occupy the threads.  Exact rules: docs/POLICIES.md.
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+#include "cpu/cpu.h"
+
+static double cosine(const float *a, const float *b, int n)
+{
+	double ab = 0, aa = 0, bb = 0;
+
+	for (int i = 0; i < n; i++) {
+		ab += (double)a[i] * (double)b[i];
+		aa += (double)a[i] * (double)a[i];
+		bb += (double)b[i] * (double)b[i];
+	}
+	return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
+}
+
+/* Is this layer's step a full one?  *cos is what was compared, NaN where no check was due. */
+static bool decide(const rk_cpu *c, int layer, const rk_lane_cache *lane, const float *q, float *cos)
+{
+	const rk_policy *p = &lane->pol;
+	int d = c->b.hp->head_dim;
+	float *mean = ((rk_attn_scratch *)c->attn_scratch)->head_mean;
+
+	*cos = NAN;
+	if (p->score == RK_SCORE_NONE)
+		return true;
+	if (!lane->keeps_full)
+		return false;
+	if (p->refresh == RK_REFRESH_STRIDE)
+		return lane->force_full || lane->step % p->stride == p->stride - 1;
+	if (p->refresh == RK_REFRESH_QUERY && lane->step % p->qc == p->qc - 1) {
+		rk_attn_head_mean(c->b.hp, mean, q);
+		*cos = (float)cosine(mean, lane->q_ref + (size_t)layer * (size_t)d, d);
+		return lane->force_full || *cos < p->s;
+	}
+	return lane->force_full;
+}
+
+/* Writes the new token k, v [n_kv_head][head_dim] to slot `next` of every ring. */
+static void ring_write(rk_cpu *c, int layer, rk_lane_cache *lane, const float *k, const float *v)
+{
+	const rk_hparams *hp = c->b.hp;
+	rk_partial *r = &lane->part;
+	size_t d = (size_t)hp->head_dim;
+
+	for (int kv = 0; kv < hp->n_kv_head; kv++, k += d, v += d) {
+		size_t ring = rk_row_at(hp, layer, kv, 1), slot = rk_row_at(hp, layer, kv, r->cap) + (size_t)r->next[ring];
+		assert(r->next[ring] < r->cap);
+		if (c->b.kv_bytes == sizeof(rk_half)) {
+			c->lin->to_half((rk_half *)r->k + slot * d, k, hp->head_dim);
+			c->lin->to_half((rk_half *)r->v + slot * d, v, hp->head_dim);
+		} else {
+			memcpy((float *)r->k + slot * d, k, d * sizeof *k);
+			memcpy((float *)r->v + slot * d, v, d * sizeof *v);
+		}
+		r->pos[slot] = lane->n_pos - 1;
+		if (r->acc)
+			r->acc[slot] = 0;
+		if (r->next[ring] == r->count[ring])
+			r->count[ring]++;
+	}
+}
+
+/* Slot with the lowest accumulator among positions older than the K/2 most recent; of equals the highest position. */
+static int lowest_accumulated(const rk_lane_cache *lane, const int32_t *pos, const float *acc, int n)
+{
+	int low = -1;
+
+	for (int i = 0; i < n; i++) {
+		if (pos[i] >= lane->n_pos - lane->budget / 2)
+			continue;
+		if (low < 0 || acc[i] < acc[low] || (acc[i] == acc[low] && pos[i] > pos[low]))
+			low = i;
+	}
+	return low;
+}
+
+/* After the ring was attended: adds up probabilities where they count, and finds the slot of the next token. */
+static void ring_advance(rk_cpu *c, int layer, rk_lane_cache *lane, int kv)
+{
+	rk_attn_scratch *s = c->attn_scratch;
+	rk_partial *r = &lane->part;
+	size_t ring = rk_row_at(c->b.hp, layer, kv, 1), base = rk_row_at(c->b.hp, layer, kv, r->cap);
+	int n = r->count[ring], over = n > lane->budget;
+
+	if (r->acc) {
+		float *p = s->score + (size_t)(kv * (c->b.hp->n_head / c->b.hp->n_kv_head)) * (size_t)s->ld_pos;
+		rk_attn_probabilities(c, kv, n);
+		rk_attn_group(c, &lane->pol, p, n);
+		for (int i = 0; i < n; i++)
+			r->acc[base + (size_t)i] += p[i];
+	}
+	switch (lane->pol.evict) {
+	case RK_EVICT_NONE:
+		r->next[ring] = n;
+		break;
+	case RK_EVICT_LOWEST:	/* the slot after the newest holds the lowest */
+		r->next[ring] = r->next[ring] == lane->budget ? 0 : r->next[ring] + 1;
+		break;
+	case RK_EVICT_OLDEST:
+		r->next[ring] = rk_attn_oldest_after(lane, r->next[ring]);
+		break;
+	case RK_EVICT_LOWEST_ACCUMULATED:
+		r->next[ring] = over ? lowest_accumulated(lane, r->pos + base, r->acc + base, n) : n;
+		break;
+	}
+}
+
+struct refill {
+	rk_cpu *c;
+	int layer;
+	rk_lane_cache *lane;
+};
+
+static void refill_head(void *ctx, int kv, int worker)
+{
+	const struct refill *r = ctx;
+	rk_attn_scratch *s = r->c->attn_scratch;
+	const rk_hparams *hp = r->c->b.hp;
+	float *prob = s->score + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
+
+	rk_attn_probabilities(r->c, kv, r->lane->n_pos);
+	rk_attn_group(r->c, &r->lane->pol, prob, r->lane->n_pos);
+	s->churn[kv] = rk_attn_refill(r->c, &s->thread[worker], r->layer, r->lane, kv, prob, r->lane->n_pos);
+}
+
+/* Rebuilds all rings of the layer; returns the share replaced, mean over KV heads. */
+static float refill(rk_cpu *c, int layer, rk_lane_cache *lane)
+{
+	const rk_attn_scratch *s = c->attn_scratch;
+	const rk_hparams *hp = c->b.hp;
+	struct refill r = { c, layer, lane };
+	float sum = 0;
+
+	rk_team_run(c->team, hp->n_kv_head, refill_head, &r);
+	for (int kv = 0; kv < hp->n_kv_head; kv++)
+		sum += s->churn[kv];
+	return sum / (float)hp->n_kv_head;
+}
+
+/* Bytes of n positions of one KV head, keys alone or keys and values. */
+static int64_t bytes_of(const rk_cpu *c, int64_t n, int arrays)
+{
+	return n * arrays * c->b.hp->head_dim * (int64_t)c->b.kv_bytes;
+}
+
+static void attend_ring(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out, rk_step_report *rep)
+{
+	rk_attn_plan_ring(c, layer, lane);
+	rk_attn_run(c, out);
+	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
+		rep->bytes_partial += bytes_of(c, lane->part.count[rk_row_at(c->b.hp, layer, kv, 1)], 2);
+}
+
+static void full_step(rk_cpu *c, int layer, rk_lane_cache *lane, const float *q_ref, float *out, rk_step_report *rep)
+{
+	const rk_hparams *hp = c->b.hp;
+	const rk_policy *p = &lane->pol;
+	bool selected = p->score != RK_SCORE_NONE && p->attend == RK_ATTEND_SELECTED;
+
+	if (!selected) {
+		rk_attn_plan_full(c, layer, lane, lane->n_pos);
+		rk_attn_run(c, out);
+		rep->bytes_full += bytes_of(c, (int64_t)lane->n_pos * hp->n_kv_head, 2);
+	} else {
+		rk_attn_plan_full(c, layer, lane, lane->n_pos);
+		rk_attn_run(c, NULL);
+		rep->bytes_score += bytes_of(c, (int64_t)lane->n_pos * hp->n_kv_head, 1);
+	}
+	if (p->score == RK_SCORE_NONE)
+		return;
+	rep->churn[layer] = refill(c, layer, lane);
+	if (p->refresh == RK_REFRESH_QUERY)
+		rk_attn_head_mean(hp, lane->q_ref + (size_t)layer * (size_t)hp->head_dim, q_ref);
+	if (selected)
+		attend_ring(c, layer, lane, out, rep);
+}
+
+static void partial_step(rk_cpu *c, int layer, rk_lane_cache *lane, const float *k, const float *v, float *out,
+                         rk_step_report *rep)
+{
+	ring_write(c, layer, lane, k, v);
+	attend_ring(c, layer, lane, out, rep);
+	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
+		ring_advance(c, layer, lane, kv);
+}
+
+void rk_cpu_attn_decode(rk_backend *b, int layer, rk_lane_cache *const lanes[], int n_lane, const float *q_pre,
+                        const float *q, const float *k, const float *v, float *out, rk_step_report *const reports[])
+{
+	rk_cpu *c = (rk_cpu *)b;
+	size_t d = (size_t)b->hp->head_dim, qd = (size_t)b->hp->n_head * d, kvd = (size_t)b->hp->n_kv_head * d;
+
+	for (int j = 0; j < n_lane; j++, q_pre += qd, q += qd, k += kvd, v += kvd, out += qd) {
+		rk_lane_cache *lane = lanes[j];
+		rk_step_report *rep = reports[j];
+		const float *compared = lane->pol.query == RK_QUERY_PRE ? q_pre : q;
+		bool full = decide(c, layer, lane, compared, &rep->cos[layer]);
+
+		rep->kind[layer] = full ? RK_STEP_FULL : RK_STEP_PARTIAL;
+		rep->churn[layer] = NAN;
+		rk_attn_scale_queries(c, q);
+		if (full)
+			full_step(c, layer, lane, compared, out, rep);
+		else
+			partial_step(c, layer, lane, k, v, out, rep);
+	}
+}

@@ -1,0 +1,296 @@
+/* select.c: which positions a KV head keeps: group, pool, top-K, and the gathering of a ring from the full cache.
+ *
+ * One worker does one KV head.  A ring is laid out so that what leaves next is found by moving on one slot: in
+ * ascending order of score, or of position where the oldest goes first.  Only RK_SCORE_ATTENTION selects again after
+ * the prefill (policy.c sees to that).  Exact rules: docs/POLICIES.md.
+ */
+#include <assert.h>
+#include <string.h>
+#include "cpu/cpu.h"
+
+#define SORT_BITS 8
+#define AHEAD 8	/* rows in flight while gathering */
+
+static uint32_t bits_of(float x)
+{
+	uint32_t u;
+
+	memcpy(&u, &x, sizeof u);	/* of non-negative floats the bits are in the order of the values */
+	return u;
+}
+
+/* The highest bits that at least k scores reach, found bit by bit; *n_ge: how many reach them. */
+static uint32_t threshold(const rk_attn_kernels *kern, const float *score, int n, int k, int *n_ge)
+{
+	uint32_t limit = 0;
+
+	*n_ge = n;
+	for (uint32_t bit = 1u << 31; bit && *n_ge > k; bit >>= 1) {
+		int count = kern->count_ge(score, n, limit | bit);
+		if (count >= k) {
+			limit |= bit;
+			*n_ge = count;
+		}
+	}
+	return limit;
+}
+
+/* Sorts key[n] by its upper 32 bits, ascending and stable; tmp [n]. */
+static void sort_by_score(uint64_t *key, uint64_t *tmp, int n)
+{
+	uint64_t *src = key, *dst = tmp;
+
+	for (int shift = 32; shift < 64; shift += SORT_BITS) {
+		int32_t at[1 << SORT_BITS] = { 0 }, sum = 0;
+		for (int i = 0; i < n; i++)
+			at[src[i] >> shift & ((1 << SORT_BITS) - 1)]++;
+		for (int i = 0; i < 1 << SORT_BITS; i++) {
+			int32_t here = at[i];
+			at[i] = sum;
+			sum += here;
+		}
+		for (int i = 0; i < n; i++)
+			dst[at[src[i] >> shift & ((1 << SORT_BITS) - 1)]++] = src[i];
+		uint64_t *swap = src;
+		src = dst;
+		dst = swap;
+	}
+	_Static_assert(32 / SORT_BITS % 2 == 0, "an even number of passes ends in key");
+}
+
+void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k, int32_t *pos, uint64_t *tmp)
+{
+	int n_ge, found = 0;
+
+	if (k == 0)
+		return;
+	uint32_t limit = threshold(kern, score, n, k, &n_ge);
+	/* Highest position first: the sort keeps that order among equals, and the first n_ge - k of the lowest are
+	 * left out. */
+	for (int t = n - 1; found < k; t--) {
+		uint32_t u = bits_of(score[t]);
+		if (u > limit || (u == limit && n_ge-- <= k))
+			tmp[found++] = (uint64_t)u << 32 | (uint32_t)t;
+	}
+	sort_by_score(tmp, tmp + k, k);
+	for (int i = 0; i < k; i++)
+		pos[i] = (int32_t)(uint32_t)tmp[i];
+}
+
+/* Mean and sum rank alike, so the mean is left a sum. */
+void rk_attn_group(const rk_cpu *c, const rk_policy *pol, float *prob, int n)
+{
+	const rk_attn_scratch *s = c->attn_scratch;
+	int group = c->b.hp->n_head / c->b.hp->n_kv_head;
+	bool largest = pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_MAX;
+
+	if (pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_FIRST)
+		return;
+	for (int g = 1; g < group; g++) {
+		const float *row = prob + (size_t)g * (size_t)s->ld_pos;
+		if (largest)
+			for (int t = 0; t < n; t++)
+				prob[t] = row[t] > prob[t] ? row[t] : prob[t];
+		else
+			for (int t = 0; t < n; t++)
+				prob[t] += row[t];
+	}
+}
+
+/* out[t] = max of in[t-width/2 .. t+width/2] within [0, n). */
+static void pool(float *out, const float *in, int n, int width)
+{
+	memcpy(out, in, (size_t)n * sizeof *out);
+	for (int off = 1; off <= width / 2 && off < n; off++) {
+		for (int t = 0; t < n - off; t++)
+			out[t] = in[t + off] > out[t] ? in[t + off] : out[t];
+		for (int t = off; t < n; t++)
+			out[t] = in[t - off] > out[t] ? in[t - off] : out[t];
+	}
+}
+
+/* The positions to keep, lowest score first; returns how many. */
+static int rank(const rk_attn_kernels *kern, rk_attn_thread *t, const rk_lane_cache *lane, const float *score, int n)
+{
+	const rk_policy *p = &lane->pol;
+	int k = lane->budget < n ? lane->budget : n, recent = 0, top = 0;
+
+	switch (p->score) {
+	case RK_SCORE_ATTENTION:
+		pool(t->pooled, score, n, p->pool);
+		rk_attn_topk(kern, t->pooled, n, k, t->pos, t->key);
+		break;
+	case RK_SCORE_ACCUMULATED:
+		recent = lane->budget / 2 < k ? lane->budget / 2 : k;
+		rk_attn_topk(kern, score, n - recent, k - recent, t->pos, t->key);
+		for (int i = 0; i < recent; i++)
+			t->pos[k - recent + i] = n - recent + i;
+		break;
+	case RK_SCORE_POSITION:	/* in order of position: what leaves after the sinks is the oldest */
+		top = p->sinks < k ? p->sinks : k;
+		for (int i = 0; i < k; i++)
+			t->pos[i] = i < top ? i : n - k + i;
+		break;
+	case RK_SCORE_NONE:
+		assert(!"a lane without a score has no ring");
+	}
+	return k;
+}
+
+static void add(uint64_t *set, int32_t p)
+{
+	set[p >> 6] |= 1ull << (p & 63);
+}
+
+static bool has(const uint64_t *set, int32_t p)
+{
+	return set[p >> 6] >> (p & 63) & 1;
+}
+
+/* Share of pos[n] that the ring does not hold.  Its slot `next`, where used, was evicted last. */
+static float churn(const rk_lane_cache *lane, uint64_t *set, size_t ring, const int32_t *held, const int32_t *pos,
+                   int n)
+{
+	int count = lane->part.count[ring], fresh = 0;
+
+	for (int i = 0; i < count; i++)
+		if (i != lane->part.next[ring])
+			add(set, held[i]);
+	for (int i = 0; i < n; i++)
+		fresh += !has(set, pos[i]);
+	for (int i = 0; i < count; i++)
+		set[held[i] >> 6] = 0;
+	return (float)fresh / (float)n;
+}
+
+int rk_attn_oldest_after(const rk_lane_cache *lane, int slot)
+{
+	/* One slot is left for the new token. */
+	int first = lane->pol.sinks < lane->budget ? lane->pol.sinks : lane->budget - 1;
+
+	return slot + 1 < lane->budget ? slot + 1 : first;
+}
+
+/* One row of keys and values of position p. */
+static const char *row_of(const char *prompt, const char *tail, int in_prompt, int32_t p, size_t bytes)
+{
+	return p < in_prompt ? prompt + (size_t)p * bytes : tail + (size_t)(p - in_prompt) * bytes;
+}
+
+/* dst [n] = the rows at pos.  They lie scattered, so they are asked for ahead. */
+static void gather(char *dst, const char *prompt, const char *tail, int in_prompt, const int32_t *pos, int n,
+                   size_t bytes)
+{
+	for (int i = 0; i < n; i++) {
+		if (i + AHEAD < n) {
+			const char *ahead = row_of(prompt, tail, in_prompt, pos[i + AHEAD], bytes);
+			for (size_t at = 0; at < bytes; at += 64)
+				__builtin_prefetch(ahead + at);
+		}
+		memcpy(dst + (size_t)i * bytes, row_of(prompt, tail, in_prompt, pos[i], bytes), bytes);
+	}
+}
+
+float rk_attn_refill(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *score,
+                     int n_pos)
+{
+	rk_partial *r = &lane->part;
+	size_t ring = rk_row_at(c->b.hp, layer, kv, 1), base = rk_row_at(c->b.hp, layer, kv, r->cap);
+	size_t bytes = (size_t)c->b.hp->head_dim * c->b.kv_bytes;
+	int in_prompt = rk_attn_in_prompt(lane, n_pos), n = rank(c->attn, t, lane, score, n_pos);
+	rk_attn_span prompt = rk_attn_rows(c, lane->prompt->k, lane->prompt->v, layer, kv, lane->prompt->cap, in_prompt);
+	rk_attn_span tail = rk_attn_rows(c, lane->tail.k, lane->tail.v, layer, kv, lane->tail.cap, n_pos - in_prompt);
+
+	assert(n <= r->cap);
+	float replaced = churn(lane, t->seen, ring, r->pos + base, t->pos, n);
+	gather((char *)r->k + base * bytes, prompt.k, tail.k, in_prompt, t->pos, n, bytes);
+	gather((char *)r->v + base * bytes, prompt.v, tail.v, in_prompt, t->pos, n, bytes);
+	memcpy(r->pos + base, t->pos, (size_t)n * sizeof *t->pos);
+	for (int i = 0; r->acc && i < n; i++)
+		r->acc[base + (size_t)i] = score[t->pos[i]];
+	r->count[ring] = n;
+	r->next[ring] = lane->pol.evict == RK_EVICT_OLDEST ? rk_attn_oldest_after(lane, n - 1) : n;
+	return replaced;
+}
+
+struct add_probabilities {
+	rk_cpu *c;
+	int n;
+};
+
+static void add_probabilities(void *ctx, int kv, int worker)
+{
+	const struct add_probabilities *a = ctx;
+	rk_attn_scratch *s = a->c->attn_scratch;
+	int group = a->c->b.hp->n_head / a->c->b.hp->n_kv_head;
+
+	(void)worker;
+	rk_attn_probabilities(a->c, kv, a->n);
+	for (int h = kv * group; h < (kv + 1) * group; h++) {
+		float *sum = s->mean + (size_t)h * (size_t)s->ld_pos;
+		const float *p = s->score + (size_t)h * (size_t)s->ld_pos;
+		for (int t = 0; t < a->n; t++)
+			sum[t] += p[t];
+	}
+}
+
+/* s->mean [n_head][ld_pos] = probabilities of the last n_q queries q [n_q][n_head][head_dim], summed over them. */
+static void sum_window(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos, const float *q, int n_q)
+{
+	rk_attn_scratch *s = c->attn_scratch;
+	const rk_hparams *hp = c->b.hp;
+
+	memset(s->mean, 0, (size_t)hp->n_head * (size_t)s->ld_pos * sizeof *s->mean);
+	for (int j = 0; j < n_q; j++) {
+		int n = n_pos - n_q + 1 + j;
+		rk_attn_scale_queries(c, q + (size_t)j * (size_t)hp->n_head * (size_t)hp->head_dim);
+		rk_attn_plan_full(c, layer, lane, n);
+		rk_attn_run(c, NULL);
+		rk_team_run(c->team, hp->n_kv_head, add_probabilities, &(struct add_probabilities){ c, n });
+	}
+}
+
+struct select_head {
+	rk_cpu *c;
+	int layer;
+	rk_lane_cache *lane;
+	int n_pos;
+	const float *colsum;
+};
+
+static void select_head(void *ctx, int kv, int worker)
+{
+	const struct select_head *a = ctx;
+	rk_attn_scratch *s = a->c->attn_scratch;
+	const rk_hparams *hp = a->c->b.hp;
+	const rk_policy *p = &a->lane->pol;
+	const float *score = NULL;
+
+	if (p->score == RK_SCORE_ATTENTION) {
+		float *prob = s->mean + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
+		rk_attn_group(a->c, p, prob, a->n_pos);
+		score = prob;
+	} else if (p->score == RK_SCORE_ACCUMULATED) {
+		score = a->colsum + (size_t)kv * (size_t)a->lane->prompt->cap;
+	}
+	rk_attn_refill(a->c, &s->thread[worker], a->layer, a->lane, kv, score, a->n_pos);
+}
+
+void rk_cpu_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, const float *q_pre, const float *q, int n_q,
+                   const float *colsum)
+{
+	rk_cpu *c = (rk_cpu *)b;
+	const rk_hparams *hp = b->hp;
+	const rk_policy *p = &lane->pol;
+	size_t d = (size_t)hp->head_dim;
+
+	if (p->score == RK_SCORE_NONE)
+		return;
+	assert(p->score != RK_SCORE_ACCUMULATED || colsum);
+	if (p->score == RK_SCORE_ATTENTION)
+		sum_window(c, layer, lane, n_pos, q, n_q);
+	rk_team_run(c->team, hp->n_kv_head, select_head, &(struct select_head){ c, layer, lane, n_pos, colsum });
+	if (p->refresh == RK_REFRESH_QUERY && q_pre)	/* none when a ring is made anew in mid-session */
+		rk_attn_head_mean(hp, lane->q_ref + (size_t)layer * d,
+		                  p->query == RK_QUERY_PRE ? q_pre : q + (size_t)(n_q - 1) * (size_t)hp->n_head * d);
+}
