@@ -1,0 +1,133 @@
+/* replay_feed.c: see replay_feed.h */
+#include "cmd/replay_feed.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Reads one event ahead; false at the end.  A damaged line is told as the engine tells an error. */
+static bool look(rk_replay *r)
+{
+	if (r->have)
+		return true;
+	if (r->ended)
+		return false;
+	int rc = rk_trace_next(r->t, &r->ev, &r->payload, &r->why);
+	if (rc < 0) {
+		r->ev = (rk_event){ .type = RK_EV_ERROR, .lane = -1, .t_ns = r->ev.t_ns, .size = (uint32_t)strlen(r->why.msg) };
+		r->payload = r->why.msg;
+	}
+	r->have = rc != 0;
+	r->ended = rc == 0;
+	return r->have;
+}
+
+/* When the event that was read ahead may go out; INT64_MAX: not before a key. */
+static int64_t due_ns(const rk_replay *r)
+{
+	bool token = r->ev.type == RK_EV_TOKEN && r->ev.lane <= 0;
+	int64_t at = r->speed > 0 ? r->origin_ns + (int64_t)((double)(r->ev.t_ns - r->base_ns) / r->speed) : 0;
+
+	if (r->n_token < r->rush_token)
+		return 0;
+	if (token && r->paused)
+		return r->may_step ? 0 : INT64_MAX;
+	if (r->paused)
+		return 0;	/* what belongs to the token that was let through */
+	if (r->tok_per_s > 0)
+		return token ? r->last_token_ns + (int64_t)(1e9 / (double)r->tok_per_s) : 0;
+	return at;
+}
+
+/* The recorded pace goes on from here. */
+static void rebase(rk_replay *r)
+{
+	r->origin_ns = now_ns();
+	r->base_ns = r->have ? r->ev.t_ns : r->base_ns;
+}
+
+static int next(void *ctx, rk_event *ev, const void **payload)
+{
+	rk_replay *r = ctx;
+
+	if (!look(r) || due_ns(r) > now_ns())
+		return 0;
+	r->have = false;
+	*ev = r->ev;
+	*payload = r->payload;
+	if (ev->type == RK_EV_TOKEN && ev->lane <= 0) {
+		r->n_token++;
+		r->last_token_ns = now_ns();
+		r->may_step -= r->paused && r->may_step > 0;
+		if (r->n_token == r->rush_token)
+			r->origin_ns = now_ns(), r->base_ns = ev->t_ns;
+	}
+	return 1;
+}
+
+static int wait_ms(void *ctx)
+{
+	rk_replay *r = ctx;
+
+	if (!look(r))
+		return -1;
+	int64_t due = due_ns(r), ns = due - now_ns();
+	return due == INT64_MAX ? -1 : ns <= 0 ? 0 : (int)((ns + 999999) / 1000000);
+}
+
+static void hold(void *ctx, bool paused)
+{
+	rk_replay *r = ctx;
+
+	r->paused = paused;
+	r->may_step = 0;
+	look(r);
+	rebase(r);
+}
+
+static void single_step(void *ctx) { ((rk_replay *)ctx)->may_step++; }
+
+static void pace(void *ctx, float tok_per_s)
+{
+	rk_replay *r = ctx;
+
+	r->tok_per_s = tok_per_s;
+	look(r);
+	rebase(r);
+}
+
+static int seek(void *ctx, double frac, rk_err *e)
+{
+	rk_replay *r = ctx;
+
+	if (rk_trace_seek(r->t, 0, e))
+		return -1;
+	r->have = r->ended = false;
+	r->n_token = 0;
+	r->rush_token = (int64_t)(frac * (double)rk_trace_n_token(r->t));
+	rebase(r);
+	return 0;
+}
+
+void rk_replay_init(rk_replay *r, rk_trace *t, double speed)
+{
+	const rk_trace_header *h = rk_trace_head(t);
+	rk_feed_info *in = &r->feed.info;
+
+	*r = (rk_replay){
+		.t = t, .speed = speed, .origin_ns = now_ns(),
+		.feed = { .ctx = r, .fd = -1, .next = next, .wait_ms = wait_ms, .pause = hold, .single_step = single_step, .pace = pace, .seek = seek,
+		          .info = { .n_ctx = h->n_ctx, .weight_bytes = NAN, .bandwidth = NAN } },
+	};
+	snprintf(in->model, sizeof in->model, "%s", h->model);
+	snprintf(in->device, sizeof in->device, "%s %s", h->device, h->isa);
+	snprintf(in->document, sizeof in->document, "recorded %.19s", h->started);
+}

@@ -1,0 +1,32 @@
+/* replay_feed.h: a recorded trace as the feed of a screen: the same events at the same pace, or faster, held, stepped, sought.
+ *
+ * UI thread only.  Seeking reads the trace from its start and hands over all events up to the place without waiting, because
+ * what the screen shows is sums over the stream.
+ */
+#ifndef RK_CMD_REPLAY_FEED_H
+#define RK_CMD_REPLAY_FEED_H
+
+#include "trace/trace.h"
+#include "tui/feed.h"
+
+typedef struct rk_replay {
+	rk_trace *t;			/* borrowed */
+	double speed;			/* times the recorded pace; 0: no waiting */
+	rk_event ev;			/* read, not handed over yet */
+	const void *payload;
+	bool have, ended;
+	int64_t origin_ns;		/* clock at which t_ns = base_ns is due */
+	int64_t base_ns;
+	bool paused;
+	int may_step;
+	float tok_per_s;		/* ceiling instead of the recorded pace; 0: none */
+	int64_t last_token_ns;
+	int64_t rush_token;		/* hand over without waiting up to this many tokens of lane 0 */
+	int64_t n_token;
+	rk_err why;			/* a damaged line, shown as an error event */
+	rk_feed feed;
+} rk_replay;
+
+void rk_replay_init(rk_replay *r, rk_trace *t, double speed);
+
+#endif
