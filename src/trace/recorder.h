@@ -1,0 +1,26 @@
+/* recorder.h: writes a trace on a thread of its own, fed by whoever reads the event stream.
+ *
+ * The queue is an event ring: its reader is the recorder's thread, which hashes the model, turns events into lines and
+ * writes them, at most 50 ms late.  With `wait` the feeder waits for a recorder that is behind (batch commands); without,
+ * events are dropped and told by a gap.  A write error ends the recording, not the session: the file keeps its whole
+ * lines.  Killed at any moment, it leaves a readable trace.
+ */
+#ifndef RK_TRACE_RECORDER_H
+#define RK_TRACE_RECORDER_H
+
+#include "trace/trace.h"
+
+typedef struct rk_recorder rk_recorder;
+
+/* path: compressed when it ends in .zst.  An existing file is an error (RK_EUSAGE) without `force`.  The header is copied;
+ * model_path (NULL: none) is hashed for it on the recorder's thread. */
+int rk_recorder_open(rk_recorder **r, const char *path, bool force, bool wait, const rk_trace_header *h, const char *model_path,
+                     rk_err *e);
+/* Hands a copy of the event over.  Fine with r = NULL, which records nothing.  -1, once, when recording has stopped because of a
+ * write error: to be shown, not to be failed on; later calls do nothing. */
+int rk_recorder_push(rk_recorder *r, const rk_event *ev, const void *payload, rk_err *e);
+int64_t rk_recorder_bytes(const rk_recorder *r);	/* written so far */
+/* Writes what is queued, closes the file, frees.  -1 with a write error that was not told yet.  NULL is fine. */
+int rk_recorder_close(rk_recorder *r, rk_err *e);
+
+#endif
