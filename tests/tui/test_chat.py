@@ -1,0 +1,176 @@
+"""A conversation on the screen, with a tiny model: asking, stopping, editing, policies, sessions, exports."""
+import json
+import re
+
+
+def ready(t):
+    t.wait(lambda s: "ready" in s.split("\n")[0])
+
+
+def leave(t):
+    """Esc and no key right behind it, or the two would be an Alt key."""
+    t.send("\x1b")
+    t.wait("q quit")
+
+
+def ask(t, text):
+    t.send(text + "\r")
+    t.wait("▸ " + text)
+    ready(t)
+
+
+def test_turns_and_regenerate(chat):
+    t = chat("-n", "20")
+    t.wait("Type a question")
+    ask(t, "first question")
+    ask(t, "second question")
+    leave(t)
+    t.send("r")
+    t.settle(0.5)
+    ready(t)
+    assert t.text().count("second question") == 1
+
+
+def test_edit_the_last_question(chat):
+    t = chat("-n", "20")
+    t.wait("Type a question")
+    ask(t, "wrong")
+    leave(t)
+    t.send("e")
+    t.settle()
+    t.send("\x17better\r")
+    t.wait("▸ better")
+    ready(t)
+    assert "wrong" not in t.text()
+
+
+def test_a_paste_does_not_send(chat):
+    t = chat("-n", "5")
+    t.wait("Type a question")
+    t.send("\x1b[200~one\ntwo\rthree\x1b[201~")
+    t.wait("three")
+    assert "writing" not in t.text() and "Type a question" in t.text()
+    t.send("\r")
+    t.wait("▸ one")
+
+
+def test_policy_changes_while_it_runs(chat):
+    t = chat("-n", "2000", pace=100)
+    t.wait("Type a question")
+    t.send("go\r")
+    t.wait("writing")
+    t.send("\t:set s=0.5,qc=3\r")
+    t.wait("qc=3,s=0.5")
+    t.wait("policy:")
+    t.send(":policy snapkv\r")
+    t.wait("policy: snapkv")
+    t.send(":set s=7x\r")
+    t.wait(lambda s: "s" in s.split("\n")[-1] and "7x" in s.split("\n")[-1])
+    t.send("\x1b")
+    ready(t)
+
+
+def test_pause_and_step(chat):
+    t = chat("-n", "500", pace=40)
+    t.wait("Type a question")
+    t.send("go\r")
+    t.wait("writing")
+    t.send("\t ")
+    t.wait("paused")
+    t.settle(0.5)
+    used = lambda: int(re.search(r"context +([\d,]+)", t.text()).group(1).replace(",", ""))
+    before = used()
+    t.settle(0.5)
+    assert used() == before
+    for _ in range(3):
+        t.send(".")
+        t.settle(0.3)
+    assert used() == before + 3
+    t.send(" ")
+    t.wait("writing")
+
+
+def test_save_resume_and_export(chat, home, tmp_path):
+    doc = tmp_path / "doc.txt"
+    doc.write_text("The first document.\n")
+    t = chat(doc, "-n", "20")
+    t.wait("doc.txt is the document")
+    ask(t, "what is it?")
+    leave(t)
+    t.send(":save mine\r")
+    t.wait("saved")
+    for ending in "md", "json", "txt":
+        t.send(f":export out.{ending}\r")
+        t.wait(f"exported to out.{ending}")
+    t.send(":export out.md\r")
+    t.wait("File exists")
+    t.send("q")
+    assert t.end() == 0
+    saved = json.loads((home / ".local/share/refreshkv/sessions/mine.json").read_text())
+    assert saved["turns"][0]["user"] == "what is it?"
+    assert (tmp_path / "out.md").read_text().startswith("# doc.txt\n")
+    assert json.loads((tmp_path / "out.json").read_text())["turns"] == saved["turns"]
+    assert "> what is it?" in (tmp_path / "out.txt").read_text()
+
+    doc.write_text("Another document.\n")
+    t = chat(doc, "-n", "20", "--resume", "mine")
+    t.wait("▸ what is it?")
+    assert "has changed since" in t.text()
+    ask(t, "and now?")
+    leave(t)
+    t.send("q")
+    assert t.end() == 0
+
+
+def test_damaged_session_is_refused_and_kept(chat, home):
+    folder = home / ".local/share/refreshkv/sessions"
+    folder.mkdir(parents=True)
+    for content in b"{\"format\": \"refreshkv-sess", b"[]", b"{\"format\":\"refreshkv-session\",\"version\":9,\"turns\":[]}", \
+                   b"{\"format\":\"refreshkv-session\",\"version\":1,\"turns\":[{\"user\":5}]}":
+        (folder / "bad.json").write_bytes(content)
+        t = chat("--resume", "bad")
+        assert t.end() == 1
+        assert "bad.json" in t.text()
+        assert (folder / "bad.json").read_bytes() == content
+
+
+def test_prompt_that_does_not_fit(chat, tmp_path):
+    doc = tmp_path / "doc.txt"
+    doc.write_text("word " * 2000)
+    t = chat(doc, "-c", "300")
+    t.wait("Type a question")
+    t.send("what?\r")
+    t.wait("the context holds 300")
+    t.send("\x04")
+    assert t.end() == 0
+
+
+def test_compare_columns(chat):
+    t = chat("-n", "40", "--policy", "refreshkv:qc=2,s=0.3,k=4", "--policy", "vanilla", "--policy", "streamingllm:k=8")
+    t.wait("Type a question")
+    ask(t, "compare these")
+    s = t.text()
+    assert "differs at" in s and "eff.stride" in s and s.count("compare these") == 3
+    leave(t)
+    t.send("c")
+    t.wait("Timeline")
+
+
+def test_settings_errors_name_file_and_line(term, home, tiny):
+    folder = home / ".config/refreshkv"
+    folder.mkdir(parents=True)
+    (folder / "refreshkv.yaml").write_text("theme: light\nmuose: true\n")
+    t = term("chat", "-m", tiny)
+    assert t.end() == 2
+    assert "refreshkv.yaml:2:" in t.text().replace("\n", "")
+
+
+def test_mouse_puts_the_cursor_on_a_token(replay):
+    t = replay()
+    t.wait("ready")
+    t.settle()
+    y = next(i for i, line in enumerate(t.screen.display) if "powerful" in line)
+    x = t.screen.display[y].index("powerful")
+    t.send(f"\x1b[<0;{x + 2};{y + 1}M\x1b[<0;{x + 2};{y + 1}m")
+    t.wait("token under the cursor")
+    assert '" powerful"' in t.text() or "number" in t.text()

@@ -1,0 +1,65 @@
+"""A recording on the screen: its pace, holding, stepping, seeking; and what it refuses."""
+import re
+
+
+def used(t):
+    m = re.search(r"context +([\d,]+)", t.text())
+    return int(m.group(1).replace(",", "")) if m else 0
+
+
+def test_seek_shows_that_place_and_no_more(replay):
+    t = replay()
+    t.wait("ready")
+    end = used(t)
+    t.send(" :seek 50\r")	# held, or it would run on at once
+    t.wait(lambda s: "context" in s and 0 < used(t) < end)
+    t.settle(0.5)
+    half = used(t)
+    assert end - 90 < half < end - 20
+    assert t.text().count("This is RefreshKV, a powerful") == 1
+    t.send(".")
+    t.settle(0.3)
+    assert used(t) == half + 1
+    t.send(" ")
+    t.wait(lambda s: used(t) == end)
+
+
+def test_recorded_pace(term):
+    import time
+    from .conftest import DATA
+    start = time.monotonic()
+    t = term("replay", DATA / "session.jsonl", "--speed", "2")
+    t.wait("ready")
+    took = time.monotonic() - start
+    assert 0.6 < took < 20	# 90 tokens at some 15 ms each, and the prefill
+
+
+def test_what_a_recording_cannot_do_is_said(replay):
+    t = replay()
+    t.wait("ready")
+    for keys, says in (":policy vanilla\r", "cannot be changed"), ("r", "cannot be asked"), (":ask x\r", "cannot be asked"), (":new\r", "own session"):
+        t.send(keys)
+        t.wait(says)
+    t.send(":dmup\r")
+    t.wait("did you mean 'dump'")
+    t.send("q")
+    assert t.end() == 0
+
+
+def test_a_live_session_cannot_be_sought_in(chat):
+    t = chat()
+    t.wait("Type a question")
+    t.send("\t:seek 10\r")
+    t.wait("only a recording")
+
+
+def test_themes_and_zoom(replay):
+    t = replay()
+    t.wait("ready")
+    for name in "high-contrast", "light", "mono", "default":
+        t.send("T")
+        t.wait(f"theme {name}")
+    t.send("\t\tz")
+    t.wait(lambda s: "Effective stride" in s and "Timeline" not in s)
+    t.send("z")
+    t.wait("Timeline")
