@@ -24,7 +24,11 @@ enum rk_phase {
 	RK_DECODE,	/* one row per lane: weights read packed, 8-bit activations (f32 under exact) */
 };
 
-enum rk_step_kind { RK_STEP_PARTIAL, RK_STEP_FULL };
+enum rk_step_kind {
+	RK_STEP_PARTIAL,	/* attends the ring */
+	RK_STEP_FULL,		/* attends (attend=selected: scores) all positions, and selects anew */
+	RK_STEP_GLANCE,		/* scores the sketches of all positions, selects anew and attends the selection */
+};
 
 /* What one step did in one lane; written by attn_decode layer by layer, read by the engine after sync. */
 typedef struct rk_step_report {
@@ -33,7 +37,7 @@ typedef struct rk_step_report {
 	float churn[RK_MAX_LAYER];	/* share of C_p replaced by this step's selection, mean over KV heads; NaN: no selection */
 	int64_t bytes_full;		/* K and V bytes read from C_f to attend */
 	int64_t bytes_partial;		/* K and V bytes read from C_p */
-	int64_t bytes_score;		/* K bytes read from C_f only to score (attend=selected) */
+	int64_t bytes_score;		/* bytes read from C_f only to score (attend=selected): keys, or their sketches */
 } rk_step_report;
 
 typedef struct rk_backend_cfg {
@@ -64,6 +68,9 @@ typedef struct rk_backend_ops {
 	void (*rope)(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
 	/* Converts k, v [n][n_kv_head][head_dim] to the cache's type at elements at .. at+n-1 of the layer. */
 	void (*kv_append)(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
+	/* After kv_append of the same elements: their sketches, of every width that st keeps, from the keys as they are stored.
+	 * NULL: this device has none, and a policy with bits is refused. */
+	void (*sketch)(rk_backend *b, rk_store *st, int layer, int at, int n);
 	/* Causal attention of n consecutive queries q [n][n_head][head_dim] (after RoPE), flash-style, no n x L matrix.
 	 * Query i attends the whole of `prompt` (prompt->len positions) and then the first tail_len+i+1 positions of `tail`.
 	 * During the first prefill prompt is NULL and tail is the prompt store being filled (tail_len = tokens before the chunk).

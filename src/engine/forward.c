@@ -175,6 +175,14 @@ static void deliver(rk_session *s, const int *lanes, int n)
 	}
 }
 
+/* Keys and values of n positions, and the sketches that the store keeps of them. */
+static void append(rk_session *s, rk_store *st, int layer, int at, const float *k, const float *v, int n)
+{
+	s->b->ops->kv_append(s->b, st, layer, at, k, v, n);
+	if (rk_store_sketched(st))
+		s->b->ops->sketch(s->b, st, layer, at, n);
+}
+
 void rk_forward_prefill(rk_session *s, int lane, const int32_t *ids, int n, bool last)
 {
 	rk_backend *b = s->b;
@@ -195,7 +203,7 @@ void rk_forward_prefill(rk_session *s, int lane, const int32_t *ids, int n, bool
 		float *colsum = a->colsum && lane < 0 ? a->colsum + rk_row_at(hp, l, 0, st->cap) : NULL;
 
 		before_attention(s, w, n, RK_PREFILL);
-		op->kv_append(b, st, l, at, a->k, a->v, n);
+		append(s, st, l, at, a->k, a->v, n);
 		if (l == hp->n_layer - 1 && !last && !colsum)
 			break;	/* nothing reads this layer's output: later chunks need only its keys and values */
 		op->attn_prefill(b, l, before, st, at, a->q, n, a->att, colsum);
@@ -235,7 +243,7 @@ static void step_operations(rk_session *s, rk_lane_cache *const lanes[], rk_step
 			size_t jq = (size_t)j * qd, jk = (size_t)j * kvd;
 			int64_t t = now_ns();
 			if (c->keeps_full)
-				op->kv_append(b, &c->tail, l, c->tail.len, a->k + jk, a->v + jk, 1);
+				append(s, &c->tail, l, c->tail.len, a->k + jk, a->v + jk, 1);
 			op->attn_decode(b, l, &c, 1, a->q_pre + jq, a->q + jq, a->k + jk, a->v + jk, a->att + jq, &reports[j]);
 			ns_attn[j] += now_ns() - t;
 		}
@@ -283,7 +291,7 @@ void rk_forward_shadow(rk_session *s, const int32_t *ids, int n, float *logits, 
 	const rk_hparams *hp = b->hp;
 	struct rk_act *a = s->act;
 	rk_lane_cache *c = &s->lane[s->cfg.n_lane];
-	rk_step_report report, *rep = &report;
+	rk_step_report report = { 0 }, *rep = &report;
 	size_t qd = (size_t)hp->n_head * (size_t)hp->head_dim, kvd = (size_t)hp->n_kv_head * (size_t)hp->head_dim;
 	int at = c->tail.len, timed = at % hp->n_layer;
 

@@ -1,0 +1,469 @@
+/* attn_decode.cu: one decode step of a layer: decide, attend the full cache or the ring, keep the ring.
+ *
+ * RefreshKV (ACL 2025), algorithm 1, as src/cpu/attn_decode.c has it; exact rules: docs/POLICIES.md.  The decision
+ * stays on the device: `decide` writes it, the kernels after it read it and find nothing to do where it went the other
+ * way.  Lanes are taken one after the other and share the scratch.
+ */
+#include "attn.cuh"
+
+#define WARPS 8
+#define THREADS (WARPS * RK_WARP)
+
+__device__ __forceinline__ static double warp_sum(double v)
+{
+	for (int x = RK_WARP / 2; x; x /= 2)
+		v += __shfl_xor_sync(RK_FULL_WARP, v, x);
+	return v;
+}
+
+/* In every lane of a warp: cosine of a, b [n]; 0 where one of them is 0. */
+__device__ __forceinline__ static float cosine(const float *a, const float *b, int n)
+{
+	double ab = 0, aa = 0, bb = 0;
+
+	for (int i = (int)threadIdx.x % RK_WARP; i < n; i += RK_WARP) {
+		ab += (double)a[i] * (double)b[i];
+		aa += (double)a[i] * (double)a[i];
+		bb += (double)b[i] * (double)b[i];
+	}
+	ab = warp_sum(ab);
+	aa = warp_sum(aa);
+	bb = warp_sum(bb);
+	return aa > 0 && bb > 0 ? (float)(ab / sqrt(aa * bb)) : 0;
+}
+
+/* Is a full step due by the clock alone, before any cosine? */
+__device__ __forceinline__ static bool due_by_clock(const rk_lane_cache &c)
+{
+	if (c.pol.score == RK_SCORE_NONE)
+		return true;
+	return c.keeps_full && (c.force_full || (c.pol.refresh == RK_REFRESH_STRIDE &&
+	                                         c.step % c.pol.stride == c.pol.stride - 1));
+}
+
+/* Writes the new token k, v [n_kv][d] to slot `next` of every ring, in the cache's type. */
+template<typename T>
+__device__ __forceinline__ static void ring_write(const rk_dims &m, int layer, const rk_lane_cache &c, const float *k,
+                                                  const float *v)
+{
+	const rk_partial &r = c.part;
+	size_t ring0 = rk_ring_at(m, layer, 0);
+
+	for (int i = (int)threadIdx.x; i < m.n_kv * m.d; i += (int)blockDim.x) {
+		size_t ring = ring0 + (size_t)(i / m.d),
+			to = (ring * (size_t)r.cap + (size_t)r.next[ring]) * (size_t)m.d + (size_t)(i % m.d);
+		rk_put((T *)r.k + to, k[i]);
+		rk_put((T *)r.v + to, v[i]);
+	}
+	__syncthreads();	/* before count moves */
+	for (int kv = (int)threadIdx.x; kv < m.n_kv; kv += (int)blockDim.x) {
+		size_t ring = ring0 + (size_t)kv, slot = ring * (size_t)r.cap + (size_t)r.next[ring];
+		r.pos[slot] = c.n_pos - 1;
+		if (r.acc)
+			r.acc[slot] = 0;
+		if (r.next[ring] == r.count[ring])
+			r.count[ring]++;
+	}
+	__syncthreads();
+}
+
+/* decide: full or partial; the report; on a partial step the new token enters the ring.  Reference: decide and
+ * ring_write of src/cpu/attn_decode.c.  q_pre, q [n_head][d], k, v [n_kv][d] f32.
+ * compared [n_head][d]: left for finish.  One block, no shared memory.  Mean in f32 by head, cosine in f64.  Some 10 KB
+ * touched: bound by latency. */
+template<typename T>
+__global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, float *compared,
+                       const float *q_pre, const float *q, const float *k, const float *v)
+{
+	const rk_lane_cache &c = lane->c;
+	float cos = NAN;
+	bool full = due_by_clock(c);
+
+	if (threadIdx.x == 0)
+		out->t0 = rk_clock_ns();
+	if (c.keeps_full && c.pol.score != RK_SCORE_NONE && c.pol.refresh == RK_REFRESH_QUERY) {
+		rk_compared(compared, m, c.pol, rk_query_post(c.pol) ? q : q_pre);
+		__syncthreads();
+		if (c.step % c.pol.qc == c.pol.qc - 1) {
+			cos = cosine(compared, rk_reference(m, layer, c), rk_compared_len(m, c.pol));
+			full = full || cos < c.pol.s;
+		}
+	}
+	if (!full)
+		ring_write<T>(m, layer, c, k, v);
+	if (threadIdx.x != 0)
+		return;
+	int64_t row = (int64_t)m.d * (int64_t)sizeof(T), held = 0;
+	out->full = full;
+	out->rep.kind[layer] = full ? RK_STEP_FULL : RK_STEP_PARTIAL;
+	out->rep.cos[layer] = cos;
+	out->rep.churn[layer] = NAN;
+	if (full && c.pol.score != RK_SCORE_NONE && c.pol.attend == RK_ATTEND_SELECTED) {
+		out->rep.bytes_score += row * c.n_pos * m.n_kv;
+		held = (int64_t)(c.budget < c.n_pos ? c.budget : c.n_pos) * m.n_kv;
+	} else if (full) {
+		out->rep.bytes_full += 2 * row * c.n_pos * m.n_kv;
+	} else {
+		for (int kv = 0; kv < m.n_kv; kv++)
+			held += c.part.count[rk_ring_at(m, layer, kv)];
+	}
+	out->rep.bytes_partial += 2 * row * held;
+}
+
+/* What a call of split and merge has to do; false: nothing. */
+struct task { bool ring, mix; int n_pos; };
+__device__ __forceinline__ static bool task_of(task *t, const rk_dev_lane *lane, const rk_dev_out *out, int what,
+                                               int n_pos)
+{
+	const rk_policy &p = lane->c.pol;
+
+	*t = { false, false, n_pos ? n_pos : lane->c.n_pos };
+	if (what == RK_ATTEND_SCORES)
+		return true;
+	t->ring = what == RK_ATTEND_NEW_RING || !out->full;
+	t->mix = t->ring || p.score == RK_SCORE_NONE || p.attend == RK_ATTEND_FULL;
+	return what == RK_ATTEND_STEP || out->full;
+}
+
+/* Shared memory of split: scores or probabilities [HB][RK_CUDA_CHUNK], then outputs [WARPS][HB][d]. */
+static size_t split_shared(int heads, int d)
+{
+	return (size_t)heads * (RK_CUDA_CHUNK + WARPS * (size_t)d) * sizeof(float);
+}
+
+/* split: attention of up to HB heads of a group over chunks of RK_CUDA_CHUNK positions: per chunk and head the maximum
+ * m, the sum l of exp2(s - m) and the output sum exp2(s - m) v.  Reference: ref_attend, with merge below.
+ * q [n_head][d] f32; keys and values [n][d] f16 or f32, two spans or a ring; part_* in the scratch; scores kept where a
+ * selection or an accumulator wants them.
+ * grid: (as many as fill the GPU, n_kv, heads / HB), each block taking every gridDim.x-th chunk; block: 8 warps;
+ * shared: split_shared.  A team of lanes reads a row, 16 bytes (f16) each; f32 sums: within a lane in order, then
+ * butterflies, then warps in order.  Reads each key and value once for all heads of the group: 2 n d bytes(T) per KV
+ * head; memory bound. */
+template<typename T, int HB>
+__global__ void __launch_bounds__(THREADS) split(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out,
+                                                  rk_scratch s, const float *q, int what, int n_pos)
+{
+	int kv = (int)blockIdx.y, g0 = (int)blockIdx.z * HB, heads = m.group - g0 < HB ? m.group - g0 : HB;
+	int warp = (int)threadIdx.x / RK_WARP, lane_id = (int)threadIdx.x % RK_WARP, team = 1;
+	float *p = (float *)rk_shared(), *o_warp = p + HB * RK_CUDA_CHUNK, qr[HB][8];
+	task t;
+
+	if (!task_of(&t, lane, out, what, n_pos))
+		return;
+	while (team * 8 < m.d)
+		team *= 2;
+	int teams = RK_WARP / team, my_team = lane_id / team, col = lane_id % team * 8;
+	bool in = col < m.d;
+	rk_job<T> job = rk_job_of<T>(m, layer, kv, lane, t.ring, t.n_pos);
+	bool keep = what == RK_ATTEND_SCORES || lane->c.pol.score == RK_SCORE_ATTENTION ||
+		lane->c.pol.score == RK_SCORE_ACCUMULATED;
+	float scale = rk_scale(m.d);
+#pragma unroll
+	for (int h = 0; h < HB; h++)
+		for (int i = 0; i < 8; i++)
+			qr[h][i] = in && h < heads ? q[(kv * m.group + g0 + h) * m.d + col + i] * scale : 0;
+
+	for (int chunk = (int)blockIdx.x; chunk < job.n_chunk; chunk += (int)gridDim.x) {
+		int in_a = rk_chunks(job.a.n),
+			at = chunk < in_a ? chunk * RK_CUDA_CHUNK : (chunk - in_a) * RK_CUDA_CHUNK;
+		int left = (chunk < in_a ? job.a.n : job.b.n) - at, n = left < RK_CUDA_CHUNK ? left : RK_CUDA_CHUNK,
+			first = at + (chunk < in_a ? 0 : job.a.n);
+		const T *key = (chunk < in_a ? job.a.k : job.b.k) + (size_t)at * (size_t)m.d + col;
+		const T *value = (chunk < in_a ? job.a.v : job.b.v) + (size_t)at * (size_t)m.d + col;
+		size_t part = ((size_t)kv * (size_t)s.max_chunk + (size_t)chunk) * (size_t)m.group + (size_t)g0;
+
+		/* scores: a row per team */
+#pragma unroll 4
+		for (int base = warp * teams; base < n; base += WARPS * teams) {
+			int r = base + my_team;
+			float x[8] = {};
+			if (in && r < n)
+				rk_get8(x, key + (size_t)r * (size_t)m.d);
+#pragma unroll
+			for (int h = 0; h < HB; h++) {
+				float dot = 0;
+				for (int i = 0; i < 8; i++)
+					dot += qr[h][i] * x[i];
+				dot = rk_team_sum(dot, team);
+				if (col == 0 && r < n)
+					p[h * RK_CUDA_CHUNK + r] = dot;
+			}
+		}
+		__syncthreads();
+		/* a head per warp */
+		if (warp < heads) {
+			float *row = p + warp * RK_CUDA_CHUNK,
+				*score = s.score + (size_t)(kv * m.group + g0 + warp) * (size_t)s.ld + first;
+			float max = -INFINITY, sum = 0;
+			for (int r = lane_id; r < n; r += RK_WARP) {
+				max = fmaxf(max, row[r]);
+				if (keep)
+					score[r] = row[r];
+			}
+			max = rk_team_max(max);
+			for (int r = lane_id; r < n; r += RK_WARP) {
+				row[r] = rk_exp2(row[r] - max);
+				sum += row[r];
+			}
+			sum = rk_team_sum(sum);
+			if (lane_id == 0) {
+				s.part_max[part + (size_t)warp] = max;
+				s.part_sum[part + (size_t)warp] = sum;
+			}
+		}
+		__syncthreads();
+		if (t.mix) {
+			float acc[HB][8] = {};
+#pragma unroll 4
+			for (int r = warp * teams + my_team; r < n; r += WARPS * teams) {
+				float x[8] = {};
+				if (in)
+					rk_get8(x, value + (size_t)r * (size_t)m.d);
+#pragma unroll
+				for (int h = 0; h < HB; h++) {
+					float w = h < heads ? p[h * RK_CUDA_CHUNK + r] : 0;
+					for (int i = 0; i < 8; i++)
+						acc[h][i] += w * x[i];
+				}
+			}
+#pragma unroll
+			for (int h = 0; h < HB; h++)
+				for (int i = 0; i < 8; i++) {
+					for (int x = team; x < RK_WARP; x *= 2)
+						acc[h][i] += __shfl_xor_sync(RK_FULL_WARP, acc[h][i], x);
+					if (in && my_team == 0)
+						o_warp[(warp * HB + h) * m.d + col + i] = acc[h][i];
+				}
+			__syncthreads();
+			for (int i = (int)threadIdx.x; i < heads * m.d; i += THREADS) {
+				float sum = 0;
+				for (int w = 0; w < WARPS; w++)
+					sum += o_warp[w * HB * m.d + i];
+				s.part_out[part * (size_t)m.d + (size_t)i] = sum;
+			}
+		}
+		/* No barrier here: all have read p, and o_warp is written again only after two more. */
+	}
+}
+
+/* merge: the chunks of a query head into its output, maximum and 1/sum.  Reference: ref_attend.
+ * One block per head, 8 warps: columns side by side, chunks dealt to THREADS / d' slices and joined in order; shared: a
+ * float per warp and the slices.  Reads (d + 2) floats per chunk: 1.6 % of what split reads at d = 128, group 4. */
+template<typename T>
+__global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out, rk_scratch s, float *o,
+                      int what, int n_pos)
+{
+	int head = (int)blockIdx.x, kv = head / m.group, g = head % m.group,
+		wide = (m.d + RK_WARP - 1) / RK_WARP * RK_WARP;
+	int slices = THREADS / wide, slice = (int)threadIdx.x / wide, j = (int)threadIdx.x % wide;
+	float *warp_part = (float *)rk_shared(), *slice_out = warp_part + WARPS, max = -INFINITY, sum = 0, acc = 0;
+	task t;
+
+	if (!task_of(&t, lane, out, what, n_pos))
+		return;
+	int n = rk_job_of<T>(m, layer, kv, lane, t.ring, t.n_pos).n_chunk;
+	size_t first = (size_t)kv * (size_t)s.max_chunk * (size_t)m.group + (size_t)g;
+	for (int i = (int)threadIdx.x; i < n; i += THREADS)
+		max = fmaxf(max, s.part_max[first + (size_t)(i * m.group)]);
+	max = rk_block_max(max, warp_part);
+	for (int i = (int)threadIdx.x; i < n; i += THREADS)
+		sum += s.part_sum[first + (size_t)(i * m.group)] *
+		       rk_exp2(s.part_max[first + (size_t)(i * m.group)] - max);
+	sum = rk_block_sum(sum, warp_part);
+	if (threadIdx.x == 0) {
+		s.max[head] = max;
+		s.inv_sum[head] = 1 / sum;
+	}
+	if (!t.mix)
+		return;
+	if (slice < slices && j < m.d) {
+#pragma unroll 4
+		for (int i = slice; i < n; i += slices) {
+			size_t part = first + (size_t)(i * m.group);
+			acc += rk_exp2(s.part_max[part] - max) * s.part_out[part * (size_t)m.d + (size_t)j];
+		}
+		slice_out[slice * m.d + j] = acc;
+	}
+	__syncthreads();
+	if (slice == 0 && j < m.d) {
+		acc = 0;
+		for (int i = 0; i < slices; i++)
+			acc += slice_out[i * m.d + j];
+		o[head * m.d + j] = acc / sum;
+	}
+}
+
+template<typename T> static void attend(rk_cuda *c, int layer, int slot, const float *q, float *o, int what, int n_pos)
+{
+	const rk_dims m = c->dims;
+	const rk_dev_lane *lane = &c->step->lane[slot];
+	const rk_dev_out *out = &c->out[slot];
+	int fill = 4 * c->n_sm / m.n_kv + 1, heads = m.group > 4 ? 8 : m.group > 2 ? 4 : m.group;
+	dim3 grid((unsigned)(fill < c->s.max_chunk ? fill : c->s.max_chunk), (unsigned)m.n_kv,
+	          (unsigned)((m.group + heads - 1) / heads));
+	size_t shared = split_shared(heads, m.d);
+
+	switch (heads) {
+	case 1:
+		RK_LAUNCH((split<T, 1>), grid, THREADS, shared, c->stream, m, layer, lane, out, c->s, q, what, n_pos);
+		break;
+	case 2:
+		RK_LAUNCH((split<T, 2>), grid, THREADS, shared, c->stream, m, layer, lane, out, c->s, q, what, n_pos);
+		break;
+	case 4:
+		RK_LAUNCH((split<T, 4>), grid, THREADS, shared, c->stream, m, layer, lane, out, c->s, q, what, n_pos);
+		break;
+	default:
+		RK_LAUNCH((split<T, 8>), grid, THREADS, shared, c->stream, m, layer, lane, out, c->s, q, what, n_pos);
+	}
+	RK_LAUNCH(merge<T>, m.n_head, THREADS, (WARPS + THREADS) * sizeof(float), c->stream, m, layer, lane, out, c->s,
+	          o, what, n_pos);
+}
+
+void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos)
+{
+	if (c->b.kv_bytes == 4)
+		attend<float>(c, layer, slot, q, out, what, n_pos);
+	else
+		attend<uint16_t>(c, layer, slot, q, out, what, n_pos);
+}
+
+/* split may need more shared memory than a kernel gets unasked. */
+bool rk_cuda_attn_decode_init(rk_cuda *c)
+{
+	const cudaFuncAttribute max = cudaFuncAttributeMaxDynamicSharedMemorySize;
+	int bytes = (int)split_shared(8, RK_CUDA_MAX_DIM);
+
+	return rk_cuda_ok(c, cudaFuncSetAttribute(split<float, 8>, max, bytes), "cudaFuncSetAttribute") &&
+	       rk_cuda_ok(c, cudaFuncSetAttribute(split<uint16_t, 8>, max, bytes), "cudaFuncSetAttribute");
+}
+
+/* Slot to write after `slot` in a ring of evict=oldest, which has the sinks in front. */
+__device__ __forceinline__ static int oldest_after(const rk_lane_cache &c, int slot)
+{
+	int first = c.pol.sinks < c.budget ? c.pol.sinks : c.budget - 1;
+
+	return slot + 1 < c.budget ? slot + 1 : first;
+}
+
+/* Adds this step's probabilities, summed over the heads of the group, to the accumulators of a ring of n entries. */
+__device__ __forceinline__ static void accumulate(const rk_dims &m, const rk_scratch &s, int kv, float *acc, int n)
+{
+	for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
+		float sum = 0;
+		for (int h = kv * m.group; h < (kv + 1) * m.group; h++)
+			sum += rk_exp2(s.score[(size_t)h * (size_t)s.ld + (size_t)i] - s.max[h]) * s.inv_sum[h];
+		acc[i] += sum;
+	}
+	__syncthreads();
+}
+
+/* In every thread: slot with the lowest accumulator among positions older than the K/2 most recent; of equals the
+ * highest position. */
+__device__ __forceinline__ static int lowest_accumulated(const rk_lane_cache &c, const int32_t *pos, const float *acc,
+                                                         int n, float *part)
+{
+	float low = INFINITY;
+	int32_t at = -1, slot = -1;
+
+	for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+		if (pos[i] < c.n_pos - c.budget / 2 && (acc[i] < low || (acc[i] == low && pos[i] > at))) {
+			low = acc[i];
+			at = pos[i];
+			slot = i;
+		}
+	float lowest = -rk_block_max(-low, part);
+	/* positions and slots below 2^24 are exact */
+	float last = rk_block_max(low == lowest ? (float)at : -1.0f, part);
+	return (int)rk_block_max(low == lowest && (float)at == last ? (float)slot : -1.0f, part);
+}
+
+/* finish: the slot of the next token and the accumulators after a partial step; churn and reference query after a full
+ * one; the time.  Reference: ring_advance of src/cpu/attn_decode.c.  One block per KV head; shared: a float per warp.
+ * */
+__global__ void finish(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, rk_scratch s)
+{
+	const rk_lane_cache &c = lane->c;
+	const rk_partial &r = c.part;
+	int kv = (int)blockIdx.x;
+	size_t ring = rk_ring_at(m, layer, kv), base = ring * (size_t)r.cap;
+
+	if (!out->full) {
+		int n = r.count[ring], next = r.next[ring];
+		if (r.acc)
+			accumulate(m, s, kv, r.acc + base, n);
+		if (c.pol.evict == RK_EVICT_NONE)
+			next = n;
+		else if (c.pol.evict == RK_EVICT_LOWEST)
+			next = next == c.budget ? 0 : next + 1;
+		else if (c.pol.evict == RK_EVICT_OLDEST)
+			next = oldest_after(c, next);
+		else if (n <= c.budget)
+			next = n;
+		else
+			next = lowest_accumulated(c, r.pos + base, r.acc + base, n, (float *)rk_shared());
+		__syncthreads();
+		if (threadIdx.x == 0)
+			r.next[ring] = next;
+	} else if (kv == 0 && c.pol.score != RK_SCORE_NONE) {
+		int n = c.pol.refresh == RK_REFRESH_QUERY ? rk_compared_len(m, c.pol) : 0;
+		for (int j = (int)threadIdx.x; j < n; j += (int)blockDim.x)
+			rk_reference(m, layer, c)[j] = s.compared[j];
+		if (threadIdx.x == 0) {
+			float sum = 0;
+			for (int i = 0; i < m.n_kv; i++)
+				sum += s.churn[i];
+			out->rep.churn[layer] = sum / (float)m.n_kv;
+		}
+	}
+	if (kv == 0 && threadIdx.x == 0)
+		out->ns_attn += (int64_t)(rk_clock_ns() - out->t0);
+}
+
+/* Steps outside of step_begin .. step_end read their report back at once. */
+static void one_lane(rk_cuda *c, int layer, const rk_lane_cache *l, const float *q_pre, const float *q, const float *k,
+                     const float *v, float *o,
+                     rk_step_report *rep)
+{
+	int slot = rk_cuda_slot(c, l);
+	const rk_dev_lane *lane = &c->step->lane[slot];
+	rk_dev_out *out = &c->out[slot];
+
+	if (!c->n_step && !rk_cuda_ok(c, cudaMemsetAsync(out, 0, sizeof *out, c->stream), "cudaMemsetAsync"))
+		return;
+	if (c->b.kv_bytes == 4)
+		RK_LAUNCH(decide<float>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q,
+		          k, v);
+	else
+		RK_LAUNCH(decide<uint16_t>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre,
+		          q, k, v);
+	rk_cuda_attend(c, layer, slot, q, o, RK_ATTEND_STEP, 0);
+	if (c->n_step ? c->may_full[slot] : rk_cuda_may_select(l)) {
+		rk_cuda_refill(c, layer, slot, &l->pol, 0, false, NULL, false);
+		if (l->pol.attend == RK_ATTEND_SELECTED)
+			rk_cuda_attend(c, layer, slot, q, o, RK_ATTEND_NEW_RING, 0);
+	}
+	RK_LAUNCH(finish, c->dims.n_kv, THREADS, WARPS * sizeof(float), c->stream, c->dims, layer, lane, out, c->s);
+	if (c->n_step || !rk_cuda_ok(c, cudaMemcpyAsync(c->out_host + slot, out, sizeof *out, cudaMemcpyDeviceToHost,
+	                                                c->stream), "copy of the report") ||
+	    !rk_cuda_ok(c, cudaStreamSynchronize(c->stream), "attn_decode"))
+		return;
+	const rk_step_report *got = &c->out_host[slot].rep;
+	rep->kind[layer] = got->kind[layer];
+	rep->cos[layer] = got->cos[layer];
+	rep->churn[layer] = got->churn[layer];
+	rep->bytes_full += got->bytes_full;
+	rep->bytes_partial += got->bytes_partial;
+	rep->bytes_score += got->bytes_score;
+}
+
+void rk_cuda_attn_decode(rk_backend *b, int layer, rk_lane_cache *const lanes[], int n_lane, const float *q_pre,
+                         const float *q,
+                         const float *k, const float *v, float *out, rk_step_report *const reports[])
+{
+	rk_cuda *c = (rk_cuda *)b;
+	size_t qd = (size_t)c->dims.n_head * (size_t)c->dims.d, kvd = (size_t)c->dims.n_kv * (size_t)c->dims.d;
+
+	for (int j = 0; j < n_lane && rk_cuda_alive(c); j++, q_pre += qd, q += qd, k += kvd, v += kvd, out += qd)
+		one_lane(c, layer, lanes[j], q_pre, q, k, v, out, reports[j]);
+}

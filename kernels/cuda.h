@@ -1,0 +1,162 @@
+/* cuda.h: inside of the CUDA backend: its state, and the operations of backend.h that the .cu files implement.
+ *
+ * One device, one stream, one engine thread.  Operations enqueue and return; the first error is kept in `error` and
+ * returned by sync, after which operations do nothing.  A decode step is recorded as a CUDA graph per shape (step.cu);
+ * what changes from step to step (tokens, positions, lanes) therefore lies in device memory, in `step`, and never in a
+ * kernel's arguments.
+ */
+#ifndef RK_KERNELS_CUDA_H
+#define RK_KERNELS_CUDA_H
+
+#include "rk.h"
+#include "weights.cuh"
+
+#include <cublas_v2.h>
+
+#define RK_CUDA_MAX_DIM 256	/* head_dim: a multiple of 8 up to this */
+#define RK_CUDA_CHUNK 256	/* positions per partial result of a decode step */
+#define RK_CUDA_SLOT (RK_MAX_LANE + 1)	/* lanes of a step, and one for calls outside of a step */
+#define RK_CUDA_GRAPH 16	/* step shapes kept */
+#define RK_CUDA_TILE_BYTES (32u << 20)	/* dequantised weights per GEMM of the prefill */
+#define RK_CUDA_WORKSPACE (32u << 20)	/* of cuBLAS */
+#define RK_CUDA_MATVEC_ROWS 8	/* activations per read of a weight */
+
+/* Sizes that most kernels need. */
+typedef struct rk_dims { int n_head, n_kv, group, d; } rk_dims;
+
+/* A lane in device memory. */
+typedef struct rk_dev_lane {
+	rk_lane_cache c;	/* as the engine has it; c.prompt is a host address and not used */
+	rk_store prompt;	/* *c.prompt */
+} rk_dev_lane;
+
+/* What the kernels leave of a lane's step; rep, ns_attn are read back. */
+typedef struct rk_dev_out {
+	rk_step_report rep;
+	int64_t ns_attn;	/* device clock, from decide to finish, summed over layers */
+	uint64_t t0;
+	int full;		/* this layer's decision */
+} rk_dev_out;
+
+/* All input of a step, in one copy. */
+typedef struct rk_dev_step {
+	int32_t ids[RK_MAX_LANE], pos[RK_MAX_LANE];
+	rk_dev_lane lane[RK_CUDA_SLOT];
+} rk_dev_step;
+
+/* Device memory between kernels, one lane and layer at a time.  ld: max_pos rounded up to 256. */
+typedef struct rk_scratch {
+	int ld, max_chunk;	/* max_chunk: partial results per KV head */
+	float *score;		/* [n_head][ld] q.k of what was last attended, in units of log2 */
+	float *sum;		/* [n_head][ld] probabilities summed over the window of a first selection */
+	float *pooled;		/* [n_kv][ld] */
+	uint64_t *key;		/* [n_kv][2][ld] */
+	int32_t *pos;		/* [n_kv][ld] a selection, lowest score first */
+	uint32_t *seen;		/* [n_kv][ld / 32] */
+	float *part_max, *part_sum;	/* [n_kv][max_chunk][group] */
+	float *part_out;	/* [n_kv][max_chunk][group][d] */
+	float *max, *inv_sum;	/* [n_head] of `score` */
+	float *churn;		/* [n_kv] */
+	float *compared;	/* [n_head][d] query of the running layer that is compared with the reference */
+	float *row_max, *row_sum;	/* [n_kv][max_rows * group] of the last attn_prefill */
+	float *trig;		/* [max_rows][rope_dim/2][2] cos, sin */
+	int32_t *row_pos, *row_id;	/* [max_rows] */
+	float *lse;		/* [max_rows] */
+	int32_t *argmax;	/* [max_rows] */
+	uint16_t *x_half;	/* [max_rows][longest row of a matrix]; none under exact */
+	void *tile;		/* RK_CUDA_TILE_BYTES of f16, or f32 under exact */
+} rk_scratch;
+
+typedef struct rk_graph {
+	int n;			/* lanes; 0: free */
+	const rk_lane_cache *lane[RK_MAX_LANE];
+	rk_policy pol[RK_MAX_LANE];
+	bool keeps_full[RK_MAX_LANE], may_full[RK_MAX_LANE];
+	cudaGraphExec_t exec;
+} rk_graph;
+
+typedef struct rk_cuda {
+	rk_backend b;		/* first */
+	rk_backend_cfg cfg;
+	rk_dims dims;
+	int device, n_sm;
+	rk_err error;		/* the first one; code RK_OK: none */
+	cudaStream_t stream;
+	cublasHandle_t blas;
+	void *workspace;
+	rk_weights w;		/* device addresses; b.w points here */
+	void *weights, *scratch;	/* the allocations behind w and s */
+	float *rope_freq;	/* [rope_dim/2] device, at the end of weights */
+	rk_scratch s;
+	rk_dev_step *step, *step_host;	/* device, pinned */
+	rk_dev_out *out, *out_host;	/* [RK_CUDA_SLOT] device, pinned */
+	float *lse_host;		/* [max_rows] pinned */
+	int32_t *argmax_host;		/* [max_rows] pinned */
+	int32_t *row_pos;		/* [max_rows] host: what s.row_pos holds; -1: nothing */
+	/* the step that runs, n_step = 0 outside of one */
+	int n_step;
+	const rk_lane_cache *lane[RK_MAX_LANE];
+	bool may_full[RK_MAX_LANE];
+	bool recording;
+	rk_graph graph[RK_CUDA_GRAPH];
+	int next_graph;		/* the one that is given up next */
+} rk_cuda;
+
+/* Keeps the first error.  Each returns whether the call went well. */
+bool rk_cuda_ok(rk_cuda *c, cudaError_t r, const char *call);
+bool rk_cuda_blas_ok(rk_cuda *c, cublasStatus_t r, const char *call);
+/* false after an error: there is nothing to enqueue any more. */
+inline bool rk_cuda_alive(const rk_cuda *c) { return c->error.code == RK_OK; }
+
+/* Copies a matrix to the device, sorted into planes; dst must hold rk_matrix_place bytes. */
+int rk_cuda_tensor_put(rk_cuda *c, void *dst, const rk_tensor *src, rk_err *e);
+size_t rk_cuda_tensor_bytes(const rk_tensor *t);
+
+/* step.cu */
+bool rk_cuda_step_begin(rk_backend *b, rk_lane_cache *const lanes[], int n, const int32_t *ids, const int32_t *pos);
+void rk_cuda_step_end(rk_backend *b, rk_step_report *const reports[], int64_t ns_attn[]);
+void rk_cuda_forget_graphs(rk_cuda *c);
+/* The slot of a lane in step->lane: its own inside a step; outside, the last one, which is filled. */
+int rk_cuda_slot(rk_cuda *c, const rk_lane_cache *lane);
+/* Where a store's next element is counted: the slot of the lane whose tail it is, or -1 outside of a step. */
+int rk_cuda_slot_of_tail(const rk_cuda *c, const rk_store *st);
+/* Can the lane's next step be a full one?  false also where it needs no selection. */
+bool rk_cuda_may_select(const rk_lane_cache *lane);
+
+/* Operations; signatures and meaning in backend.h. */
+void rk_cuda_embed(rk_backend *b, float *x, const int32_t *ids, int n);
+void rk_cuda_rmsnorm(rk_backend *b, float *y, const float *x, const rk_tensor *w, int n, int dim, float eps);
+void rk_cuda_matmul(rk_backend *b, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n,
+                    enum rk_phase phase);
+void rk_cuda_rope(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
+void rk_cuda_kv_append(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
+void rk_cuda_silu_mul(rk_backend *b, float *y, const float *gate, const float *up, int n, int dim);
+void rk_cuda_add(rk_backend *b, float *x, const float *y, int n, int dim);
+void rk_cuda_logits_stats(rk_backend *b, const float *logits, int n, float *lse, int32_t *argmax);
+float rk_cuda_logits_kl(rk_backend *b, const float *p, float p_lse, const float *q, float q_lse);
+void rk_cuda_attn_prefill(rk_backend *b, int layer, const rk_store *prompt, const rk_store *tail, int tail_len,
+                          const float *q, int n,
+                          float *out, float *colsum);
+void rk_cuda_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, const float *q_pre, const float *q,
+                    int n_q, const float *colsum);
+void rk_cuda_attn_decode(rk_backend *b, int layer, rk_lane_cache *const lanes[], int n_lane, const float *q_pre,
+                         const float *q,
+                         const float *k, const float *v, float *out, rk_step_report *const reports[]);
+/* cos and sin of the rows' angles, from s.row_pos: part of a step's recording. */
+void rk_cuda_rope_table(rk_cuda *c, const int32_t *pos_dev, int n);
+
+/* attn_decode.cu and select.cu share these.  attend: what the first n_pos positions (0: the lane's own n_pos) or the
+ * ring give. */
+enum rk_what {
+	/* the full cache or the ring, as decided; scores only where a full step attends its selection */
+	RK_ATTEND_STEP,
+	RK_ATTEND_NEW_RING,	/* after a full step's selection: the ring; nothing on a partial step */
+	RK_ATTEND_SCORES,	/* scores, max and inv_sum over the full cache, whatever was decided; no output */
+};
+void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos);
+/* Groups, pools, ranks, gathers.  always: else only where the layer's step is full.  colsum: instead of pooled scores.
+ * */
+void rk_cuda_refill(rk_cuda *c, int layer, int slot, const rk_policy *pol, int n_pos, bool from_sum,
+                    const float *colsum, bool always);
+
+#endif

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# run.sh BUILD: runs the tests of the emulated device that were built in BUILD, side by side.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+
+pids=()
+for program in "$1"/tests/test_cuda_*; do
+	[[ -x $program ]] || continue
+	"$program" &
+	pids+=($!)
+done
+status=0
+for pid in "${pids[@]}"; do wait "$pid" || status=1; done
+exit $status
