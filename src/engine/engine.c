@@ -82,9 +82,9 @@ static bool stopped(const rk_engine *g)
 	return atomic_load(&g->stop_upto) >= g->seq;
 }
 
-static void emit_error(rk_engine *g, const rk_err *e)
+static void emit_error(rk_engine *g, int lane, const rk_err *e)
 {
-	rk_event ev = { .type = RK_EV_ERROR, .lane = -1, .error.code = e->code };
+	rk_event ev = { .type = RK_EV_ERROR, .lane = (int8_t)lane, .error.code = e->code };
 
 	rk_event_push(g->events, &ev, e->msg, strlen(e->msg));
 }
@@ -132,7 +132,7 @@ static void change_policy(rk_engine *g, const struct cmd *c)
 	rk_err e;
 
 	if (rk_session_set_policy(&g->session, c->lane, c->spec, &e)) {
-		emit_error(g, &e);
+		emit_error(g, c->lane, &e);
 		return;
 	}
 	rk_policy_spec(&g->session.lane[c->lane].pol, spec);
@@ -325,7 +325,7 @@ static void carry_out(rk_engine *g, const struct cmd *c)
 		else if (rc > 0)
 			rk_event_push(g->events, &(rk_event){ .type = RK_EV_END, .lane = -1, .end.reason = RK_END_STOPPED }, NULL, 0);
 		if (rc < 0)
-			emit_error(g, &e);
+			emit_error(g, -1, &e);
 	}
 	rk_event_push(g->events, &idle, NULL, 0);
 }
@@ -473,15 +473,16 @@ int rk_engine_ask(rk_engine *g, const char *system, const char *user, int max_ne
 int rk_engine_ask_ids(rk_engine *g, const int32_t *ids, int n, int max_new, enum rk_follow follow, const int32_t *forced, int n_forced,
                       rk_err *e)
 {
-	struct cmd c = { .kind = CMD_ASK_IDS, .n = n, .n_forced = n_forced, .max_new = max_new, .follow = follow };
+	struct cmd c = { .kind = CMD_ASK_IDS, .n = n, .n_forced = n_forced, .follow = follow };
 
+	c.max_new = follow == RK_FOLLOW_TEXT ? n_forced : max_new;
 	for (int i = 0; i < n + n_forced; i++) {
 		int32_t id = i < n ? ids[i] : forced[i - n];
 		if (id < 0 || id >= g->model->hp.n_vocab)
 			return rk_fail(e, RK_EUSAGE, "token id %d: the vocabulary has %d", id, g->model->hp.n_vocab);
 	}
-	if (max_new < 1 || (follow == RK_FOLLOW_TEXT && n_forced < 1))
-		return rk_fail(e, RK_EUSAGE, "a reply of %d tokens: at least 1", follow == RK_FOLLOW_TEXT ? n_forced : max_new);
+	if (c.max_new < 1)
+		return rk_fail(e, RK_EUSAGE, "a reply of %d tokens: at least 1", c.max_new);
 	if (copy_ids(&c.ids, ids, n, e) || copy_ids(&c.forced, forced, n_forced, e)) {
 		cmd_free(&c);
 		return -1;

@@ -52,7 +52,8 @@ int rk_engine_format(const rk_engine *g, const char *system, const char *user, c
 
 /* The user's message: the first starts the session, later ones are further turns.  max_new bounds each lane's reply. */
 int rk_engine_ask(rk_engine *g, const char *system, const char *user, int max_new, enum rk_follow follow, rk_err *e);
-/* A prompt in tokens, always from an empty session; forced (for RK_FOLLOW_TEXT): n_forced tokens that the lanes take. */
+/* A prompt in tokens, always from an empty session; forced (for RK_FOLLOW_TEXT): n_forced tokens that the lanes take,
+ * and max_new has no meaning. */
 int rk_engine_ask_ids(rk_engine *g, const int32_t *ids, int n, int max_new, enum rk_follow follow, const int32_t *forced, int n_forced,
                       rk_err *e);
 /* Forgets the conversation and frees its caches. */

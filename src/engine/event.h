@@ -27,7 +27,7 @@ enum rk_event_type {
 	RK_EV_END,	/* a lane's reply is complete; text: what was still held back.  Lane -1: a prefill was cancelled */
 	RK_EV_IDLE,	/* the command is done, the engine waits for the next */
 	RK_EV_GAP,	/* events were lost */
-	RK_EV_ERROR,	/* the command failed; text: the message */
+	RK_EV_ERROR,	/* the command failed, or, with a lane, a change of its policy was refused and all goes on; text: the message */
 };
 
 enum rk_end { RK_END_TOKEN, RK_END_LENGTH, RK_END_CONTEXT, RK_END_STOPPED, RK_END_FORCED };

@@ -9,6 +9,12 @@
 #include <unistd.h>
 #include "engine/session.h"
 
+/* C_f of a lane's own tokens, and the queries that its refreshes compare with. */
+static size_t tail_bytes(const rk_backend *b, int max_new)
+{
+	return rk_store_bytes(b->hp, max_new, b->kv_bytes) + rk_reference_bytes(b->hp);
+}
+
 void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk_session_cfg *cfg, int n_prompt, int max_new)
 {
 	*p = (rk_plan){ .n_prompt = n_prompt, .max_new = max_new, .n_lane = cfg->n_lane, .weights = weight_bytes };
@@ -16,15 +22,21 @@ void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk
 	p->activations = rk_act_bytes(b, cfg, n_prompt);
 	p->backend = b->scratch_bytes;
 	p->total = p->weights + p->prompt_store + p->activations + p->backend;
+	unsigned shared = 0;	/* widths that the prompt's sketches have */
 	for (int i = 0; i < cfg->n_lane; i++) {
 		const rk_policy *pol = &cfg->lane[i];
+		if (pol->bits)
+			p->sketch += rk_sketch_bytes(b->hp, max_new, pol->bits) +
+			             (shared & 1u << pol->bits ? 0 : rk_sketch_bytes(b->hp, n_prompt, pol->bits));
+		shared |= 1u << pol->bits;
 		if (cfg->keep_full || rk_policy_keeps_full(pol))
-			p->tail[i] = rk_store_bytes(b->hp, max_new, b->kv_bytes);
+			p->tail[i] = tail_bytes(b, max_new);
 		p->partial[i] = rk_partial_bytes(b->hp, rk_partial_cap(pol, n_prompt, max_new), b->kv_bytes, pol->score == RK_SCORE_ACCUMULATED);
 		p->total += p->tail[i] + p->partial[i];
 	}
+	p->total += p->sketch;
 	if (cfg->shadow)
-		p->total += p->tail[cfg->n_lane] = rk_store_bytes(b->hp, max_new, b->kv_bytes);
+		p->total += p->tail[cfg->n_lane] = tail_bytes(b, max_new);
 }
 
 /* First unsigned number after `key` in a small file of /proc or /sys; UINT64_MAX when there is none ("max"). */
@@ -49,10 +61,14 @@ static uint64_t memory_available(void)
 {
 	uint64_t kib = number_in("/proc/meminfo", "MemAvailable:"), best = kib == UINT64_MAX ? kib : kib * 1024;
 	uint64_t max = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
+	uint64_t cached = number_in("/sys/fs/cgroup/memory.stat", "\nfile ");	/* counted as used, and given up on demand */
 	struct rlimit as;
 
-	if (max != UINT64_MAX && used != UINT64_MAX && max > used && max - used < best)
-		best = max - used;
+	if (max != UINT64_MAX && used != UINT64_MAX) {
+		used -= cached < used ? cached : 0;
+		uint64_t left = max > used ? max - used : 0;
+		best = left < best ? left : best;
+	}
 	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur != RLIM_INFINITY) {
 		uint64_t pages = number_in("/proc/self/statm", "");	/* address space taken already */
 		uint64_t taken = pages == UINT64_MAX ? 0 : pages * (uint64_t)sysconf(_SC_PAGESIZE);

@@ -21,7 +21,8 @@ typedef struct rk_plan {
 	int n_prompt, max_new, n_lane;
 	size_t weights;			/* the mapped file */
 	size_t prompt_store;		/* C_f of the prompt, shared */
-	size_t tail[RK_MAX_LANE + 1];	/* C_f of the lanes' own tokens; the shadow's after the others */
+	size_t tail[RK_MAX_LANE + 1];	/* C_f of the lanes' own tokens, and reference queries; the shadow's after the others */
+	size_t sketch;			/* sketches of C_f, of all stores */
 	size_t partial[RK_MAX_LANE];	/* C_p */
 	size_t activations;		/* session buffers, logits included */
 	size_t backend;			/* the backend's scratch */

@@ -67,6 +67,7 @@ void rk_reply_free(rk_reply *r)
 
 void rk_reply_forget(rk_reply *r)
 {
+	r->diverged = false;
 	for (int i = 0; i < r->s->cfg.n_lane; i++) {
 		r->lane[i].sampler.state = r->lane[i].sampler.cfg.seed;
 		r->lane[i].token = -1;
@@ -162,7 +163,8 @@ static const float *logits_of(const rk_reply *r, int lane)
 
 static bool has_base(const rk_reply *r)
 {
-	return r->follow != RK_FOLLOW_NONE && r->base >= 0 && r->lane[r->base].active;
+	/* Its policy may have been changed since the reply began. */
+	return r->base >= 0 && r->lane[r->base].active && r->s->lane[r->base].pol.score == RK_SCORE_NONE;
 }
 
 static void report_token(rk_reply *r, int lane, int32_t id, bool forced)
@@ -327,11 +329,12 @@ void rk_reply_begin(rk_reply *r, int max_new, enum rk_follow follow, const int32
 	if (r->shadow)
 		r->shadow->fed = -1;
 	r->base = -1;
+	r->diverged |= follow == RK_FOLLOW_NONE;
 	for (int i = 0; i < r->s->cfg.n_lane; i++) {
 		r->lane[i].active = true;
 		r->lane[i].token = -1;
 		r->lane[i].n_token = r->lane[i].n_held = 0;
-		if (r->base < 0 && r->s->lane[i].pol.score == RK_SCORE_NONE)
+		if (r->base < 0 && !r->diverged && r->s->lane[i].pol.score == RK_SCORE_NONE)
 			r->base = i;
 		for (int l = 0; l < r->s->b->hp->n_layer && r->s->cfg.positions && r->s->lane[i].part.cap; l++)
 			report_positions(r, i, l, -1);	/* the selection that the prefill made */
@@ -361,7 +364,9 @@ static int why_end(const rk_reply *r, int lane, bool stop)
 		return RK_END_STOPPED;
 	if (r->follow != RK_FOLLOW_TEXT && r->t + 1 == r->max_new)
 		return RK_END_LENGTH;
-	return rk_session_room(r->s, lane) < 1 ? (int)RK_END_CONTEXT : -1;
+	/* Lanes that follow have nothing to take once lane 0 has ended, which is before them where its history is longer. */
+	bool alone = r->follow == RK_FOLLOW_FIRST && !r->lane[0].active;
+	return alone || rk_session_room(r->s, lane) < 1 ? (int)RK_END_CONTEXT : -1;
 }
 
 int rk_reply_step(rk_reply *r, bool stop, rk_err *e)

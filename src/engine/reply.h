@@ -25,6 +25,7 @@ typedef struct rk_reply {
 	enum rk_follow follow;
 	const int32_t *forced;	/* the command's; valid while the reply runs */
 	int n_forced;
+	bool diverged;		/* lanes have gone their own ways in this conversation: no lane is another's baseline */
 	int t;			/* index of the next token */
 	rk_reply_lane lane[RK_MAX_LANE];
 	struct rk_shadow *shadow;	/* NULL: the session has none; owned */

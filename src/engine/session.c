@@ -11,6 +11,9 @@ static int alloc_on(rk_backend *b, size_t bytes, void *p, rk_err *e)
 
 static void store_free(rk_session *s, rk_store *st)
 {
+	for (int bits = 0; bits <= RK_SKETCH_MAX_BITS; bits++)
+		if (st->sketch[bits])
+			s->b->ops->free(s->b, st->sketch[bits], rk_sketch_bytes(s->b->hp, st->cap, bits));
 	if (st->k)
 		s->b->ops->free(s->b, st->k, rk_store_bytes(s->b->hp, st->cap, s->b->kv_bytes));
 	*st = (rk_store){ 0 };
@@ -28,6 +31,30 @@ static int store_init(rk_session *s, rk_store *st, int cap, int pos0, rk_err *e)
 		return -1;
 	st->v = (char *)st->k + bytes / 2;
 	return 0;
+}
+
+/* Makes a store keep sketches, and those of the positions that it holds. */
+static int store_sketch(rk_session *s, rk_store *st, int bits, rk_err *e)
+{
+	rk_backend *b = s->b;
+
+	if (st->cap == 0 || st->sketch[bits])
+		return 0;
+	if (alloc_on(b, rk_sketch_bytes(b->hp, st->cap, bits), &st->sketch[bits], e))
+		return -1;
+	for (int l = 0; l < b->hp->n_layer && st->len; l++)
+		b->ops->sketch(b, st, l, 0, st->len);
+	return 0;
+}
+
+/* What policy p of a lane scores must be there. */
+static int lane_sketch(rk_session *s, rk_lane_cache *c, const rk_policy *p, rk_err *e)
+{
+	if (!p->bits)
+		return 0;
+	if (!s->b->ops->sketch)
+		return rk_fail(e, RK_EUSAGE, "policy %s: bits=%d: device %s has no sketches", p->name, p->bits, s->b->device);
+	return store_sketch(s, &s->prompt, p->bits, e) || store_sketch(s, &c->tail, p->bits, e) ? -1 : 0;
 }
 
 static void partial_free(rk_session *s, rk_partial *p)
@@ -57,11 +84,6 @@ static int partial_init(rk_session *s, rk_partial *p, int cap, bool acc, rk_err 
 	return 0;
 }
 
-static size_t q_ref_bytes(const rk_session *s)
-{
-	return (size_t)s->b->hp->n_layer * (size_t)s->b->hp->head_dim * sizeof(float);
-}
-
 void rk_session_clear(rk_session *s)
 {
 	for (int i = 0; i < s->cfg.n_lane + s->cfg.shadow; i++) {
@@ -69,7 +91,7 @@ void rk_session_clear(rk_session *s)
 		store_free(s, &c->tail);
 		partial_free(s, &c->part);
 		if (c->q_ref)
-			s->b->ops->free(s->b, c->q_ref, q_ref_bytes(s));
+			s->b->ops->free(s->b, c->q_ref, rk_reference_bytes(s->b->hp));
 		*c = (rk_lane_cache){ .pol = i < s->cfg.n_lane ? s->cfg.lane[i] : c->pol };
 	}
 	store_free(s, &s->prompt);
@@ -122,7 +144,11 @@ static int lane_init(rk_session *s, int i, int n, int max_new, rk_err *e)
 	c->keeps_full = s->cfg.keep_full || rk_policy_keeps_full(p);
 	c->prompt = &s->prompt;
 	c->n_pos = n;
-	if (c->keeps_full && (store_init(s, &c->tail, max_new, n, e) || alloc_on(s->b, q_ref_bytes(s), &c->q_ref, e)))
+	if (c->keeps_full && (store_init(s, &c->tail, max_new, n, e) || alloc_on(s->b, rk_reference_bytes(s->b->hp), &c->q_ref, e)))
+		return -1;
+	if (c->keeps_full)
+		c->rest = c->q_ref + (size_t)s->b->hp->n_layer * (size_t)(s->b->hp->n_head * s->b->hp->head_dim);
+	if (lane_sketch(s, c, p, e))
 		return -1;
 	return partial_init(s, &c->part, rk_partial_cap(p, n, max_new), p->score == RK_SCORE_ACCUMULATED, e);
 }
@@ -294,24 +320,37 @@ int rk_session_set_policy(rk_session *s, int lane, const char *spec, rk_err *e)
 	}
 	if (rk_policy_keeps_full(&pol) && !c->keeps_full)
 		return rk_fail(e, RK_EFAIL, "lane %d (%s) has dropped its full cache, which %s needs", lane, old->name, pol.name);
+	if (lane_sketch(s, c, &pol, e))
+		return -1;
 	if (pol.score != old->score || pol.evict != old->evict || pol.sinks != old->sinks ||
 	    rk_policy_budget(&pol, s->n_prompt) != rk_policy_budget(old, s->n_prompt))
 		return change_ring(s, lane, &pol, e);
 	if (pol.refresh == RK_REFRESH_QUERY && (old->refresh != RK_REFRESH_QUERY || pol.query != old->query))
-		c->force_full = true;	/* the reference query is missing or of the other kind */
+		c->force_full = true;	/* the reference query is missing or of another kind */
+	if (pol.tail && !old->tail)
+		c->force_full = true;	/* so is the stand-in */
 	c->pol = s->cfg.lane[lane] = pol;
 	return 0;
+}
+
+static int64_t store_bytes(const rk_session *s, const rk_store *st)
+{
+	size_t bytes = rk_store_bytes(s->b->hp, st->cap, s->b->kv_bytes);
+
+	for (int bits = 0; bits <= RK_SKETCH_MAX_BITS; bits++)
+		bytes += st->sketch[bits] ? rk_sketch_bytes(s->b->hp, st->cap, bits) : 0;
+	return (int64_t)bytes;
 }
 
 void rk_session_cache_bytes(const rk_session *s, int64_t *full, int64_t *partial)
 {
 	const rk_hparams *hp = s->b->hp;
 
-	*full = (int64_t)rk_store_bytes(hp, s->prompt.cap, s->b->kv_bytes);
+	*full = store_bytes(s, &s->prompt);
 	*partial = 0;
 	for (int i = 0; i < s->cfg.n_lane + s->cfg.shadow; i++) {
 		const rk_lane_cache *c = &s->lane[i];
-		*full += (int64_t)rk_store_bytes(hp, c->tail.cap, s->b->kv_bytes);
+		*full += store_bytes(s, &c->tail);
 		*partial += (int64_t)rk_partial_bytes(hp, c->part.cap, s->b->kv_bytes, c->part.acc != NULL);
 	}
 }

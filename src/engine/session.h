@@ -71,7 +71,7 @@ int rk_session_room(const rk_session *s, int lane);
  * preset) makes the next step a refresh in all layers, and needs the full cache: without it, an error. */
 int rk_session_set_policy(rk_session *s, int lane, const char *spec, rk_err *e);
 
-/* Bytes of C_f (prompt store and tails) and C_p now held. */
+/* Bytes of C_f (prompt store, tails, their sketches) and C_p now held. */
 void rk_session_cache_bytes(const rk_session *s, int64_t *full, int64_t *partial);
 
 /* forward.c, used by session.c */

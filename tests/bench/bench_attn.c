@@ -2,7 +2,7 @@
  * caches, so that a step reads memory and not a cache of the processor.
  *
  * Prints CSV: operation, ISA, threads, context, median and spread of 5, and the rate.  decode: bytes of keys and
- * values read per second.  prefill: 4 n d FLOP per query, head and visible key; chunk of 512 queries that ends at the
+ * values read per second; glance: those, and sketches, at 4, 3 and 2 bits.  prefill: 4 n d FLOP per query, head and visible key; chunk of 512 queries that ends at the
  * context.
  */
 #include <math.h>
@@ -74,8 +74,10 @@ static void bench(rk_cpu *c, rk_store *st, const char *op, const float *q, float
 		{ .score = RK_SCORE_ATTENTION, .window = 1, .pool = 7, .evict = RK_EVICT_LOWEST },
 		{ .score = RK_SCORE_ATTENTION, .window = 1, .pool = 7, .evict = RK_EVICT_LOWEST, .refresh = RK_REFRESH_STRIDE,
 		  .stride = 1 },
+		{ .score = RK_SCORE_ATTENTION, .window = 1, .pool = 1, .evict = RK_EVICT_LOWEST, .refresh = RK_REFRESH_STRIDE,
+		  .stride = 1, .attend = RK_ATTEND_SELECTED },
 	};
-	bool partial = !strcmp(op, "partial"), refresh = !strcmp(op, "refresh");
+	bool partial = !strcmp(op, "partial"), refresh = !strcmp(op, "refresh"), glance = !strncmp(op, "glance", 6);
 	int n = st->len, k = n / 8, rings = N_LAYER * N_KV;
 	double s[REPEAT];
 
@@ -91,11 +93,17 @@ static void bench(rk_cpu *c, rk_store *st, const char *op, const float *q, float
 		report(c, op, n, s, 4.0 * HEAD_DIM * N_HEAD * CHUNK * (n - CHUNK / 2.0), "GFLOP/s");
 		return;
 	}
-	rk_lane_cache lane = { .pol = pols[partial ? 1 : refresh ? 2 : 0], .budget = k, .keeps_full = true, .prompt = st,
+	rk_lane_cache lane = { .pol = pols[partial ? 1 : refresh ? 2 : glance ? 3 : 0], .budget = k, .keeps_full = true, .prompt = st,
 	                       .n_pos = n };
 	rk_lane_cache *lanes = &lane;
 	size_t slots = (size_t)rings * (size_t)(k + 1);
 	lane.tail.pos0 = n;
+	if (glance) {
+		lane.pol.bits = atoi(op + 6);
+		st->sketch[lane.pol.bits] = checked(aligned_alloc(64, rk_sketch_bytes(&hp, st->cap, lane.pol.bits)));
+		for (int l = 0; l < N_LAYER; l++)
+			rk_cpu_sketch(&c->b, st, l, 0, n);
+	}
 	lane.part = (rk_partial){ .cap = k + 1, .k = checked(calloc(slots, HEAD_DIM * 2)),
 	                          .v = checked(calloc(slots, HEAD_DIM * 2)), .pos = checked(calloc(slots, sizeof(int32_t))),
 	                          .count = checked(calloc((size_t)rings, sizeof(int32_t))),
@@ -109,7 +117,10 @@ static void bench(rk_cpu *c, rk_store *st, const char *op, const float *q, float
 			rk_cpu_attn_decode(&c->b, l, &lanes, 1, q, q, q, q, out, &reps);
 		s[r ? r - 1 : 0] = now_s() - t;
 	}
-	report(c, op, n, s, 2.0 * (partial ? k + 1 : n) * rings * HEAD_DIM * 2, "GB/s");
+	double row = 2.0 * HEAD_DIM * 2, sketch = glance ? (double)rk_sketch_key_bytes(&hp, lane.pol.bits) : 0;
+	report(c, op, n, s, rings * (row * (partial || glance ? k + 1 : n) + sketch * n), "GB/s");
+	free(st->sketch[lane.pol.bits]);
+	st->sketch[lane.pol.bits] = NULL;
 	free(lane.part.k);
 	free(lane.part.v);
 	free(lane.part.pos);
@@ -117,11 +128,11 @@ static void bench(rk_cpu *c, rk_store *st, const char *op, const float *q, float
 	free(lane.part.next);
 }
 
-/* Usage: bench_attn [threads [isa]]; isa: 0 scalar, 1 avx2, 2 avx512. */
+/* Usage: bench_attn [threads [isa [op]]]; isa: 0 scalar, 1 avx2, 2 avx512. */
 int main(int argc, char **argv)
 {
 	static const int contexts[] = { 1024, 4096, 8000 };
-	static const char *const ops[] = { "decode", "partial", "refresh", "prefill", "prefill+colsum" };
+	static const char *const ops[] = { "decode", "partial", "refresh", "glance4", "glance3", "glance2", "prefill", "prefill+colsum" };
 	int n_thread = argc > 1 ? atoi(argv[1]) : 2, isa = argc > 2 ? atoi(argv[2]) : RK_ISA_AVX512;
 	rk_cpu c = { .b = { .hp = &hp, .kv_bytes = 2, .n_thread = n_thread }, .isa = (enum rk_isa)isa,
 	             .cfg = { .max_rows = CHUNK, .max_pos = 8192, .max_lane = 1 },
@@ -141,7 +152,7 @@ int main(int argc, char **argv)
 		q[i] = sinf((float)i);
 	puts("op,isa,threads,context,median_ms,min_ms,max_ms,rate,unit");
 	for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
-		for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++) {
+		for (size_t i = 0; i < sizeof contexts / sizeof *contexts && (argc < 4 || !strcmp(argv[3], ops[o])); i++) {
 			st.len = contexts[i];
 			bench(&c, &st, ops[o], q, out);
 		}
