@@ -3,7 +3,7 @@
 #
 # Counts cmocka test functions (its TAP output) and pytest results.  Exit status 0 only if nothing failed.
 # A test program that ends badly without a failed function (crash, sanitizer report, a plan not completed) counts as one
-# failure.  A folder whose name ends in -asan gets the command-line tests that are not marked slow.
+# failure.  A folder whose name ends in -asan goes without the tests marked slow and without those of the source tree.
 # Tests find the program in $REFRESHKV and the default model in $RK_MODEL.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -53,9 +53,12 @@ for build in "$@"; do
 		if [[ -x $program ]]; then run_unit "$program"; fi
 	done
 	case $build in
-	*-asan) run_pytest -m 'not slow' tests/cli ;;
-	*) run_pytest tests ;;
+	*-asan) marks=(-m 'not slow') ;;
+	*) marks=() && run_pytest tests/test_*.py ;;
 	esac
+	for folder in tests/*/; do	# one pytest each, since two conftest.py do not go together
+		if compgen -G "$folder/test_*.py" >/dev/null; then run_pytest "${marks[@]}" "$folder"; fi
+	done
 done
 
 line="$passed passed, $failed failed"
