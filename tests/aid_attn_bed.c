@@ -144,7 +144,7 @@ void bed_lane_init(bed *b, rk_lane_cache *l, const rk_policy *pol, int budget, b
 	*l = (rk_lane_cache){ .pol = *pol, .budget = budget, .keeps_full = keeps_full, .prompt = &b->prompt, .n_pos = n };
 	if (keeps_full)
 		bed_store_init(b, &l->tail, max_new, n);
-	l->q_ref = bed_alloc((size_t)(b->hp.n_layer * b->hp.head_dim) * sizeof(float));
+	l->q_ref = bed_alloc((size_t)(b->hp.n_layer * b->hp.n_head * b->hp.head_dim) * sizeof(float));
 	if (pol->score == RK_SCORE_NONE)
 		return;
 	if (pol->evict == RK_EVICT_OLDEST)

@@ -128,6 +128,7 @@ struct layer {
 	double *q;		/* [window][n_head * head_dim] the last queries after RoPE, that of token t at t % window */
 	double *q_pre;		/* [n_head * head_dim] the last query before RoPE */
 	double *q_ref;		/* [n_head * head_dim] what is compared, of the last selection */
+	double *rest;		/* [n_head][head_dim + 1] stand-in for what is not selected, and its share */
 	struct ring *ring;	/* [n_kv_head] */
 	enum rk_step_kind kind;
 	double cos;
@@ -193,6 +194,7 @@ aid_sim *aid_sim_new(const rk_model *m, const rk_policy *pol, bool half)
 		y->colsum = zeroed((size_t)hp->n_kv_head * cap, sizeof(double));
 		y->q = zeroed((size_t)w->window * qd, sizeof(double));
 		y->q_pre = zeroed(qd, sizeof(double));
+		y->rest = zeroed((size_t)(hp->n_head * (hp->head_dim + 1)), sizeof(double));
 		y->q_ref = zeroed((size_t)(hp->n_head * hp->head_dim), sizeof(double));
 		y->ring = zeroed((size_t)hp->n_kv_head, sizeof *y->ring);
 		for (int kv = 0; kv < hp->n_kv_head; kv++) {
@@ -209,7 +211,7 @@ void aid_sim_free(aid_sim *w)
 		struct layer *y = &w->layer[l];
 		void *all[] = { y->attn_norm, y->wq, y->wk, y->wv, y->wo, y->ffn_norm, y->w_gate, y->w_up, y->w_down, y->k, y->v,
 		    y->colsum,
-		                y->q, y->q_pre, y->q_ref };
+		                y->q, y->q_pre, y->q_ref, y->rest };
 		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 			free(all[i]);
 		for (int kv = 0; kv < w->hp->n_kv_head; kv++) {
@@ -365,29 +367,11 @@ static void top(aid_sim *w, const double *score, int n, int k, int32_t *pos)
 	free(r);
 }
 
-/* Leaves the fewest of a selection, from its best down, that hold a share p of each head's probability, each [group][n]. */
-static void cut(aid_sim *w, struct ring *r, const double *each, int n)
-{
-	int need = 1;
-	for (int g = 0; g < w->hp->n_head / w->hp->n_kv_head; g++) {
-		double sum = 0;
-		int i = 0;
-		for (; i < r->n && sum < w->pol.p; i++)
-			sum += each[g * n + r->pos[r->n - 1 - i]];
-		need = i > need ? i : need;
-		if (i < r->n)
-			w->margin = fmin(w->margin, sum / w->pol.p - 1);
-	}
-	memmove(r->pos, r->pos + r->n - need, (size_t)need * sizeof *r->pos);
-	r->n = need;
-}
-
 /* RefreshKV's and SnapKV's selection with the last n_q queries over n positions; bits: by a glance. */
 static void select_by_attention(aid_sim *w, struct layer *y, int kv, int n_q, int n, int bits)
 {
 	int group = w->hp->n_head / w->hp->n_kv_head, pool = w->pol.pool / 2;
 	double *mean = zeroed((size_t)n, sizeof *mean), *score = zeroed((size_t)n, sizeof *score);
-	double *each = zeroed((size_t)(group * n), sizeof *each);
 	for (int g = 0; g < group; g++) {
 		memset(mean, 0, (size_t)n * sizeof *mean);
 		for (int t = n - n_q; t < n; t++) {
@@ -399,7 +383,6 @@ static void select_by_attention(aid_sim *w, struct layer *y, int kv, int n_q, in
 			for (int i = 0; i <= t; i++)
 				mean[i] += w->p[i] / n_q;
 		}
-		memcpy(each + g * n, mean, (size_t)n * sizeof *mean);
 		for (int i = 0; i < n; i++)
 			switch (w->pol.group) {
 			case RK_GROUP_MAX:
@@ -422,11 +405,8 @@ static void select_by_attention(aid_sim *w, struct layer *y, int kv, int n_q, in
 	}
 	y->ring[kv].n = w->budget < n ? w->budget : n;
 	top(w, pooled, n, y->ring[kv].n, y->ring[kv].pos);
-	if (w->pol.p > 0)
-		cut(w, &y->ring[kv], each, n);
 	free(mean);
 	free(score);
-	free(each);
 }
 
 /* The mean over the heads, or all of them; returns how many numbers that is. */
@@ -524,6 +504,46 @@ static void drop_lowest_accumulated(aid_sim *w, struct ring *r)
 	drop(r, low);
 }
 
+static bool renews(const aid_sim *w)
+{
+	return w->pol.tail && (w->force_full || w->step % w->pol.tail == 0);
+}
+
+/* The share of head h that the ring does not hold, as `bits` see it; renew: and the attention over that. */
+static void weigh_rest(aid_sim *w, struct layer *y, int h, const double *q, int bits, bool renew)
+{
+	int d = w->hp->head_dim, n_rest = 0;
+	const struct ring *r = &y->ring[h / (w->hp->n_head / w->hp->n_kv_head)];
+	double *rest = y->rest + h * (d + 1), out[1024], held = 0;
+	int32_t others[4096];
+	if (bits)
+		glance(w, y, h, q, w->n, w->p);
+	else
+		probabilities(w, y, h, q, NULL, w->n, w->p);
+	for (int i = 0; i < r->n; i++) {
+		held += w->p[r->pos[i]];
+		w->p[r->pos[i]] = -1;
+	}
+	rest[d] = 1 - held;
+	for (int i = 0; i < w->n; i++)
+		if (w->p[i] >= 0)
+			others[n_rest++] = i;
+	if (!renew || !n_rest)
+		return;
+	attend(w, y, h, q, others, n_rest, out);
+	memcpy(rest, out + h * d, (size_t)d * sizeof *out);
+}
+
+static void add_rest(const aid_sim *w, const struct layer *y, double *out)
+{
+	int d = w->hp->head_dim;
+	for (int h = 0; w->pol.tail && h < w->hp->n_head; h++)
+		for (int j = 0; j < d; j++) {
+			const double *rest = y->rest + h * (d + 1);
+			out[h * d + j] = (1 - rest[d]) * out[h * d + j] + rest[d] * rest[j];
+		}
+}
+
 static void partial_step(aid_sim *w, struct layer *y, const double *q, double *out)
 {
 	for (int kv = 0; kv < w->hp->n_kv_head; kv++) {
@@ -545,26 +565,32 @@ static void partial_step(aid_sim *w, struct layer *y, const double *q, double *o
 		else if (w->pol.evict == RK_EVICT_LOWEST_ACCUMULATED)
 			drop_lowest_accumulated(w, r);
 	}
+	add_rest(w, y, out);
 }
 
 static void full_step(aid_sim *w, struct layer *y, const double *q, double *out)
 {
-	if (w->pol.score == RK_SCORE_NONE || w->pol.attend == RK_ATTEND_FULL)
+	int bits = renews(w) ? 0 : w->pol.bits;
+	if (w->pol.score == RK_SCORE_NONE || w->pol.attend == RK_ATTEND_FULL || renews(w))
 		attend_all(w, y, q, out, false);
 	if (w->pol.score == RK_SCORE_NONE)
 		return;
 	for (int kv = 0; kv < w->hp->n_kv_head; kv++) {
-		select_by_attention(w, y, kv, 1, w->n, w->pol.bits);
-		if (w->pol.attend == RK_ATTEND_SELECTED)
+		select_by_attention(w, y, kv, 1, w->n, bits);
+		if (w->pol.attend == RK_ATTEND_SELECTED && !renews(w))
 			attend_ring(w, y, kv, q, out);
 	}
+	for (int h = 0; w->pol.tail && h < w->hp->n_head; h++)
+		weigh_rest(w, y, h, q, bits, renews(w));
+	if (!renews(w))
+		add_rest(w, y, out);
 	take_compared(w, y->q_ref, compared(w, y));
 }
 
 static bool decide(aid_sim *w, struct layer *y, int l)
 {
 	const rk_policy *p = &w->pol;
-	bool forced = w->force_full || (p->bits && w->step == 0);
+	bool forced = w->force_full || (p->bits && w->step == 0) || renews(w);
 	y->cos = NAN;
 	if (p->score == RK_SCORE_NONE || (p->refresh == RK_REFRESH_STRIDE && w->step % p->stride == p->stride - 1))
 		return true;
@@ -616,7 +642,7 @@ static void forward(aid_sim *w, int32_t id, bool prefill)
 			attend_all(w, y, q, att, true);
 		} else {
 			bool full = decide(w, y, l);
-			y->kind = !full ? RK_STEP_PARTIAL : w->pol.bits ? RK_STEP_GLANCE : RK_STEP_FULL;
+			y->kind = !full ? RK_STEP_PARTIAL : w->pol.bits && !renews(w) ? RK_STEP_GLANCE : RK_STEP_FULL;
 			(full ? full_step : partial_step)(w, y, q, att);
 		}
 		mul(h, y->wo, att, e, qd);

@@ -113,7 +113,7 @@ void ref_lane_init(ref_lane *l, const rk_policy *pol, int budget, bool keeps_ful
 		l->attended[kv] = calloc((size_t)s->cap + 1, sizeof(int));
 		l->acc[kv] = calloc((size_t)s->cap + 1, sizeof(double));
 	}
-	l->q_ref = calloc((size_t)s->d, sizeof(double));
+	l->q_ref = calloc((size_t)(s->n_head * s->d), sizeof(double));
 }
 
 void ref_lane_free(ref_lane *l)
@@ -126,13 +126,23 @@ void ref_lane_free(ref_lane *l)
 	free(l->q_ref);
 }
 
-static void head_mean(const ref_seq *s, const float *q, double *out)
+/* What is compared of one token's queries: out [returned length]. */
+static int compared(const ref_lane *l, const ref_seq *s, const float *q_pre, const float *q, double *out)
 {
+	enum rk_query form = l->pol.query;
+
+	q = form == RK_QUERY_PRE || form == RK_QUERY_PRE_CAT ? q_pre : q;
+	if (form == RK_QUERY_PRE_CAT || form == RK_QUERY_POST_CAT) {
+		for (int j = 0; j < s->n_head * s->d; j++)
+			out[j] = (double)q[j];
+		return s->n_head * s->d;
+	}
 	for (int j = 0; j < s->d; j++) {
 		out[j] = 0;
 		for (int h = 0; h < s->n_head; h++)
 			out[j] += (double)q[h * s->d + j] / s->n_head;
 	}
+	return s->d;
 }
 
 static bool in(const int *list, int n, int p)
@@ -220,7 +230,7 @@ void ref_lane_select(ref_lane *l, const ref_seq *s, const float *q_pre, const fl
 			l->acc[kv][t] = (double)colsum[kv * colsum_cap + t];
 		select_head(l, s, kv, q, n_q);
 	}
-	head_mean(s, l->pol.query == RK_QUERY_PRE ? q_pre : q + (n_q - 1) * s->n_head * s->d, l->q_ref);
+	compared(l, s, q_pre, q + (n_q - 1) * s->n_head * s->d, l->q_ref);
 }
 
 static void drop(ref_lane *l, int kv, int i)
@@ -289,7 +299,7 @@ static void partial_head(ref_lane *l, const ref_seq *s, int kv, const float *q, 
 	}
 }
 
-static void decide(ref_lane *l, const ref_seq *s, const float *q)
+static void decide(ref_lane *l, const ref_seq *s, const float *q_pre, const float *q)
 {
 	const rk_policy *p = &l->pol;
 	bool due = p->refresh == RK_REFRESH_QUERY && l->step % p->qc == p->qc - 1;
@@ -301,9 +311,9 @@ static void decide(ref_lane *l, const ref_seq *s, const float *q)
 	l->full = l->force_full || (p->refresh == RK_REFRESH_STRIDE && l->step % p->stride == p->stride - 1);
 	if (!due)
 		return;
-	double *m = malloc((size_t)s->d * sizeof *m), ab = 0, aa = 0, bb = 0;
-	head_mean(s, q, m);
-	for (int j = 0; j < s->d; j++) {
+	double *m = malloc((size_t)(s->n_head * s->d) * sizeof *m), ab = 0, aa = 0, bb = 0;
+	int n = compared(l, s, q_pre, q, m);
+	for (int j = 0; j < n; j++) {
 		ab += m[j] * l->q_ref[j];
 		aa += m[j] * m[j];
 		bb += l->q_ref[j] * l->q_ref[j];
@@ -316,10 +326,9 @@ static void decide(ref_lane *l, const ref_seq *s, const float *q)
 
 void ref_lane_step(ref_lane *l, const ref_seq *s, const float *q_pre, const float *q, double *out)
 {
-	const float *compared = l->pol.query == RK_QUERY_PRE ? q_pre : q;
 	int group = s->n_head / s->n_kv;
 
-	decide(l, s, compared);
+	decide(l, s, q_pre, q);
 	l->churn = l->full && l->pol.score != RK_SCORE_NONE ? 0 : NAN;
 	for (int kv = 0; kv < s->n_kv; kv++) {
 		if (!l->full) {
@@ -339,7 +348,7 @@ void ref_lane_step(ref_lane *l, const ref_seq *s, const float *q_pre, const floa
 			ref_attend(s, kv, q + h * s->d, NULL, s->n, out + h * s->d);
 	}
 	if (l->full && l->pol.score != RK_SCORE_NONE)
-		head_mean(s, compared, l->q_ref);
+		compared(l, s, q_pre, q, l->q_ref);
 	l->step++;
 	l->force_full = false;
 }

@@ -26,7 +26,7 @@ typedef struct ref_lane {
 	int len[REF_MAX_KV];
 	int *list[REF_MAX_KV];
 	double *acc[REF_MAX_KV];	/* [position] accumulated probability */
-	double *q_ref;			/* [d] */
+	double *q_ref;			/* [n_head * d] what is compared, of the last selection */
 	/* of the last step or selection */
 	bool full;
 	double cos;			/* NaN: no check */

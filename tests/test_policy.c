@@ -49,10 +49,12 @@ static void test_presets(void **state)
 {
 	(void)state;
 	static const char *const canonical[] = {
+		"glance:k=0.125,pool=1,group=max,qc=1,s=0.8,query=post-cat,attend=selected,bits=4,tail=0",
 		"h2o:k=0.125",
 		"refreshkv:k=0.125,pool=7,group=max,qc=5,s=0.85,query=pre,attend=full",
+		"refreshkv-dynamic:k=0.125,pool=7,group=max,qc=1,s=0.5,query=post-cat,attend=full",
 		"refreshkv-fixed:k=0.125,pool=7,group=max,stride=10,attend=full",
-		"refreshkv-nofull:k=0.125,pool=7,group=max,qc=5,s=0.85,query=pre,attend=selected",
+		"refreshkv-nofull:k=0.125,pool=7,group=max,qc=5,s=0.85,query=pre,attend=selected,bits=0",
 		"refreshkv-norefresh:k=0.125,pool=7,group=max,window=1",
 		"snapkv:k=0.125,pool=7,group=max,window=1",
 		"streamingllm:k=0.125,sinks=4",
@@ -155,16 +157,16 @@ static void test_errors(void **state)
 	static const struct { const char *spec, *msg; } cases[] = {
 		{ "refreskv", "unknown policy 'refreskv'; did you mean 'refreshkv'?" },
 		{ "",
-		  "unknown policy ''; valid: h2o, refreshkv, refreshkv-fixed, refreshkv-nofull, refreshkv-norefresh, snapkv, streamingllm, vanilla" },
+		  "unknown policy ''; valid: glance, h2o, refreshkv, refreshkv-dynamic, refreshkv-fixed, refreshkv-nofull, refreshkv-norefresh, snapkv, streamingllm, vanilla" },
 		{ "refreshkv:", "policy refreshkv: '' is not key=value" },
 		{ "refreshkv:qc", "policy refreshkv: 'qc' is not key=value" },
 		{ "refreshkv:qc=5,", "policy refreshkv: '' is not key=value" },
 		{ "refreshkv:sride=5", "policy refreshkv: unknown key 'sride'; did you mean 'stride'?" },
 		{ "refreshkv:zebra=5",
-		  "policy refreshkv: unknown key 'zebra'; valid: score, evict, refresh, k, pool, group, window, sinks, stride, qc, s, query, attend" },
+		  "policy refreshkv: unknown key 'zebra'; valid: score, evict, refresh, k, pool, group, window, sinks, stride, qc, s, query, attend, bits, tail" },
 		{ "refreshkv:qc=5,qc=6", "policy refreshkv: qc is given twice" },
 		{ "refreshkv:group=maxi", "policy refreshkv: group=maxi is not valid; did you mean 'max'?" },
-		{ "refreshkv:query=q", "policy refreshkv: query=q is not valid; valid: pre, post" },
+		{ "refreshkv:query=q", "policy refreshkv: query=q is not valid; valid: pre, post, pre-cat, post-cat" },
 		{ "refreshkv:k=0", "policy refreshkv: k=0 is out of range: above 0, at most 1000000000" },
 		{ "refreshkv:k=-1", "policy refreshkv: k=-1 is out of range: above 0, at most 1000000000" },
 		{ "refreshkv:k=1e10", "policy refreshkv: k=1e10 is out of range: above 0, at most 1000000000" },
@@ -178,6 +180,11 @@ static void test_errors(void **state)
 		{ "refreshkv:qc=0", "policy refreshkv: qc=0 is out of range: 1 to 1000000" },
 		{ "refreshkv:stride=0", "policy refreshkv: stride=0 is out of range: 1 to 1000000" },
 		{ "refreshkv:qc=2.5", "policy refreshkv: qc=2.5 is not a whole number" },
+		{ "glance:bits=9", "policy glance: bits=9 is out of range: 0 to 8" },
+		{ "glance:bits=5", "policy glance: bits=5 is not 0, 2, 3, 4 or 8" },
+		{ "refreshkv:bits=4", "policy refreshkv: bits=4 has no meaning with score=attention, refresh=query, attend=full" },
+		{ "refreshkv-nofull:tail=9", "policy refreshkv-nofull: tail=9 has no meaning with score=attention, refresh=query, bits=0" },
+		{ "snapkv:bits=4", "policy snapkv: bits=4 has no meaning with score=attention, refresh=never" },
 		{ "snapkv:window=0", "policy snapkv: window=0 is out of range: 1 to 1024" },
 		{ "streamingllm:sinks=-1", "policy streamingllm: sinks=-1 is out of range: 0 to 1000000" },
 		/* no meaning */
@@ -393,7 +400,7 @@ static void test_longest_spec(void **state)
 		rk_policy p = must_parse(rk_policy_preset_name(i)), q;
 		rk_err e = { 0 };
 		const char *all = "score=attention,evict=lowest,refresh=query,k=1.2345678901234567e-300,pool=255,group=first,"
-			"qc=1000000,s=-1.23456791e-05,query=post,attend=selected";
+			"qc=1000000,s=-1.23456791e-05,query=post-cat,attend=selected,bits=8,tail=1000000";
 		if (rk_policy_set(&p, all, &e))
 			fail_msg("%s", e.msg);
 		rk_policy_spec(&p, spec);

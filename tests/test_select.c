@@ -283,7 +283,7 @@ static void refresh_by_stride(void **state)
 static void refresh_by_query(void **state)
 {
 	(void)state;
-	for (enum rk_query query = RK_QUERY_PRE; query <= RK_QUERY_POST; query++) {
+	for (enum rk_query query = RK_QUERY_PRE; query <= RK_QUERY_POST_CAT; query++) {
 		struct trial t = { .pol = { ATTENTION, .refresh = RK_REFRESH_QUERY, .qc = 5, .s = 0.8f, .query = query },
 			.budget = 20, .n_prompt = 70, .n_step = 200, .keeps_full = true, .force_at = 50, .group = 3, .seed = 2 };
 		int n_full = run_everywhere(&t);

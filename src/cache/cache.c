@@ -14,9 +14,19 @@ int rk_partial_cap(const rk_policy *p, int n_prompt, int max_new)
 	return cap < all ? cap : all;
 }
 
+size_t rk_reference_bytes(const rk_hparams *hp)
+{
+	return (size_t)hp->n_layer * (size_t)hp->n_head * (size_t)(2 * hp->head_dim + 1) * sizeof(float);
+}
+
 size_t rk_store_bytes(const rk_hparams *hp, int cap, size_t kv_bytes)
 {
 	return 2 * rk_row_at(hp, hp->n_layer, 0, cap) * (size_t)hp->head_dim * kv_bytes;
+}
+
+size_t rk_sketch_bytes(const rk_hparams *hp, int cap, int bits)
+{
+	return cap ? rk_row_at(hp, hp->n_layer, 0, 1) * rk_sketch_head_bytes(hp, cap, bits) : 0;
 }
 
 size_t rk_partial_bytes(const rk_hparams *hp, int cap, size_t kv_bytes, bool acc)

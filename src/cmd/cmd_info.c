@@ -88,7 +88,8 @@ static int gather_model(struct facts *f, const struct opts *o, rk_err *e)
 	if (rk_chat_detect(&f->chat, f->m->file, o->model.chat, &f->chat_err) == 0)
 		f->chat_err.msg[0] = '\0';
 	rk_backend_cfg cfg = {
-		.device = o->engine.device, .n_thread = o->engine.threads, .exact = o->engine.exact, .max_pos = o->ctx, .max_lane = f->lanes.n_lane,
+		.device = o->engine.device, .n_thread = o->engine.threads, .exact = o->engine.exact,
+		.max_pos = o->ctx, .max_lane = f->lanes.n_lane,
 		.max_rows = o->engine.chunk > RK_MAX_LANE ? o->engine.chunk : RK_MAX_LANE,
 	};
 	if (rk_backend_open(&f->b, f->m, &cfg, e))

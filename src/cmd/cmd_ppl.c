@@ -36,11 +36,12 @@ static const rk_opt rows[] = {
 	{ "offset", 0, RK_OPT_STR, offsetof(struct opts, offset), .def = "0", .metavar = "N[,N...]",
 	  .doc = "token at which each window starts" },
 	{ "policy", 0, RK_OPT_LIST, offsetof(struct opts, policy), .metavar = "SPEC",
-	  .doc = "a policy; repeat it.  Without it: those of the RefreshKV paper.  vanilla is added where it is missing, as the baseline" },
+	  .doc = "a policy.  Without it: those of the RefreshKV paper.  vanilla is added where it is missing, as the baseline" },
 	{ "lossy", 0, RK_OPT_FLAG, offsetof(struct opts, lossy), .doc = "replace invalid UTF-8 and NUL bytes by U+FFFD" },
 	{ "json", 0, RK_OPT_STR, offsetof(struct opts, json), .metavar = "FILE",
 	  .doc = "write everything as JSON; -: to standard output, and the table to stderr" },
-	{ "csv", 0, RK_OPT_STR, offsetof(struct opts, csv), .metavar = "FILE", .doc = "write one row per window and policy; -: as above" },
+	{ "csv", 0, RK_OPT_STR, offsetof(struct opts, csv), .metavar = "FILE",
+	  .doc = "write one row per window and policy; -: as above" },
 	{ "quiet", 'q', RK_OPT_FLAG, offsetof(struct opts, quiet), .doc = "no progress on stderr" },
 	{ 0 }
 };
@@ -116,7 +117,8 @@ static int choose_policies(struct ppl *p, rk_session_cfg *s, rk_err *e)
 	if (p->base < s->n_lane)
 		return 0;
 	if (list->n == RK_MAX_LANE)
-		return rk_fail(e, RK_EUSAGE, "--policy: %d policies and the baseline vanilla, the limit of one run is %d", list->n, RK_MAX_LANE);
+		return rk_fail(e, RK_EUSAGE, "--policy: %d policies and the baseline vanilla, the limit of one run is %d", list->n,
+		               RK_MAX_LANE);
 	memmove(list->v + 1, list->v, (size_t)list->n++ * sizeof *list->v);
 	list->v[0] = "vanilla";
 	p->base = 0;
@@ -167,7 +169,8 @@ static int check_windows(const struct ppl *p, rk_err *e)
 
 static void table_header(rk_table *t)
 {
-	static const char *const title[] = { "policy", "ppl", "ratio", "KL", "same top-1", "ms/token", "read/step", "of vanilla", "eff. stride" };
+	static const char *const title[] = { "policy", "ppl", "ratio", "KL", "same top-1", "ms/token", "read/step", "of vanilla",
+	                                     "eff. stride" };
 	rk_table_init(t, (int)(sizeof title / sizeof *title));
 	for (size_t i = 0; i < sizeof title / sizeof *title; i++)
 		rk_table_add(t, title[i]);
@@ -388,8 +391,8 @@ int rk_cmd_ppl(int argc, char **argv, rk_err *e)
 	cfg.raw = true;	/* no chat template is needed, so none need be recognised */
 	cfg.one_turn = true;
 	cfg.session.n_ctx = p.o.ctx + p.o.eval;
-	if (rk_trace_opts_apply(&p.o.trace, &cfg.session, e) || choose_policies(&p, &cfg.session, e) || open_outputs(&p, e) || rk_engine_open(&p.g, &cfg, e) || read_tokens(&p, e) ||
-	    check_windows(&p, e) ||
+	if (rk_trace_opts_apply(&p.o.trace, &cfg.session, e) || choose_policies(&p, &cfg.session, e) || open_outputs(&p, e) ||
+	    rk_engine_open(&p.g, &cfg, e) || read_tokens(&p, e) || check_windows(&p, e) ||
 	    rk_trace_opts_open(&p.trace, &p.o.trace, p.g, &cfg, "ppl", RK_FOLLOW_TEXT, p.document_sha256, NULL, 0, e))
 		goto out;
 	rc = measure(&p, e);

@@ -103,7 +103,8 @@ void rk_cmd_print_figures(rk_record *r, int lane)
 		        rk_num_count(a, rk_policy_budget(&pol, s->n_prompt)), rk_num_count(b, s->n_prompt));
 	fprintf(stderr, "%-17s %s per step, %s %% of vanilla's %s\n", "cache read", rk_num_bytes(a, read),
 	        rk_num_real(b, 100 * read / vanilla, 1), rk_num_bytes(c, vanilla));
-	fprintf(stderr, "%-17s %s steps per full step, mean over layers\n", "effective stride", rk_num_real(a, rk_stats_stride(s, lane), 1));
+	fprintf(stderr, "%-17s %s steps per full step, mean over layers\n", "effective stride",
+	        rk_num_real(a, rk_stats_stride(s, lane), 1));
 	fprintf(stderr, "%-17s full %s, partial %s\n", "cache held", rk_num_bytes(a, (double)s->cache_full),
 	        rk_num_bytes(b, (double)s->cache_partial));
 	fprintf(stderr, "%-17s %016llx\n", "logits hash", (unsigned long long)l->logits_hash);
@@ -149,7 +150,8 @@ static int ask(rk_engine *g, const rk_prompt *p, int n_new, rk_err *e)
 }
 
 /* The prompt's ids are worked out once more for the trace: cheap beside its prefill. */
-static int start_trace(rk_recorder **r, rk_engine *g, const rk_engine_cfg *cfg, const rk_prompt *p, const struct opts *o, rk_err *e)
+static int start_trace(rk_recorder **r, rk_engine *g, const rk_engine_cfg *cfg, const rk_prompt *p, const struct opts *o,
+                       rk_err *e)
 {
 	char *text = NULL;
 	int32_t *ids = NULL;

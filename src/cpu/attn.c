@@ -32,7 +32,7 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 {
 	const rk_hparams *hp = c->b.hp;
 	size_t d = (size_t)hp->head_dim, n_head = (size_t)hp->n_head, n_kv = (size_t)hp->n_kv_head, group = n_head / n_kv;
-	size_t d_pad = round_up(d, 16), ld_pos = round_up((size_t)c->cfg.max_pos, 64);
+	size_t dim = (size_t)rk_sketch_dim(hp), d_pad = round_up(d, 16), ld_pos = round_up((size_t)c->cfg.max_pos, 64);
 	size_t rows = (size_t)c->cfg.max_rows * n_head, at = 0;
 	size_t items = n_kv * ((size_t)c->cfg.max_pos / RK_ATTN_CHUNK + 2);	/* prompt and tail may end in a short chunk */
 
@@ -50,8 +50,16 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 	s->part_max = take(base, &at, items * group, sizeof(float));
 	s->part_sum = take(base, &at, items * group, sizeof(float));
 	s->part_out = take(base, &at, items * group * d, sizeof(float));
+	s->full = take(base, &at, n_head * d, sizeof(float));
 	s->churn = take(base, &at, n_kv, sizeof(float));
-	s->head_mean = take(base, &at, d, sizeof(float));
+	s->compared = take(base, &at, n_head * d, sizeof(float));
+	s->sketch_q = take(base, &at, n_head, sizeof *s->sketch_q);
+	for (size_t h = 0; h < n_head; h++) {
+		float *x = take(base, &at, dim, sizeof(float));
+		int8_t *q = take(base, &at, dim, sizeof(int8_t));
+		if (base)
+			s->sketch_q[h] = (rk_sketch_query){ .x = x, .q = q };
+	}
 	for (int i = 0; i < c->b.n_thread; i++) {
 		rk_attn_thread t;
 		t.kt = take(base, &at, d * RK_ATTN_BLOCK, sizeof(float));
@@ -59,6 +67,7 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 		t.s = take(base, &at, RK_ATTN_ROWS * RK_ATTN_BLOCK, sizeof(float));
 		t.o = take(base, &at, RK_ATTN_QUERIES * group * d_pad, sizeof(float));
 		t.p = take(base, &at, group * RK_ATTN_CHUNK, sizeof(float));
+		t.grouped = take(base, &at, ld_pos, sizeof(float));
 		t.pooled = take(base, &at, ld_pos, sizeof(float));
 		t.key = take(base, &at, 2 * ld_pos, sizeof(uint64_t));
 		t.pos = take(base, &at, ld_pos, sizeof(int32_t));
@@ -119,8 +128,13 @@ void rk_attn_scale_queries(rk_cpu *c, const float *q)
 		s->q[i] = q[i] * scale;
 }
 
-void rk_attn_head_mean(const rk_hparams *hp, float *out, const float *q)
+void rk_attn_compared(const rk_hparams *hp, const rk_policy *p, float *out, const float *q_pre, const float *q)
 {
+	q = rk_policy_query_post(p) ? q : q_pre;
+	if (rk_policy_query_cat(p)) {
+		memcpy(out, q, (size_t)rk_query_len(hp, p) * sizeof *out);
+		return;
+	}
 	for (int j = 0; j < hp->head_dim; j++) {
 		float sum = 0;
 		for (int h = 0; h < hp->n_head; h++)
@@ -129,13 +143,18 @@ void rk_attn_head_mean(const rk_hparams *hp, float *out, const float *q)
 	}
 }
 
+float *rk_attn_reference(const rk_hparams *hp, int layer, const rk_lane_cache *lane)
+{
+	return lane->q_ref + (size_t)layer * (size_t)rk_query_len(hp, &lane->pol);
+}
+
 rk_attn_span rk_attn_rows(const rk_cpu *c, const void *k, const void *v, int layer, int kv, int cap, int n)
 {
 	size_t at = rk_row_at(c->b.hp, layer, kv, cap) * (size_t)c->b.hp->head_dim * c->b.kv_bytes;
 
 	if (n == 0)
 		return (rk_attn_span){ 0 };
-	return (rk_attn_span){ (const char *)k + at, (const char *)v + at, n };
+	return (rk_attn_span){ .k = (const char *)k + at, .v = (const char *)v + at, .n = n };
 }
 
 static int chunks(int n)
@@ -150,6 +169,7 @@ static void add_job(rk_cpu *c, int kv, rk_attn_span a, rk_attn_span b)
 	assert(a.n + b.n >= 1 && a.n + b.n <= c->cfg.max_pos);
 	job->span[0] = a;
 	job->span[1] = b;
+	job->bits = 0;
 	if (kv == 0)
 		job->first_item = 0;
 	job[1].first_item = job->first_item + chunks(a.n) + chunks(b.n);
@@ -171,6 +191,26 @@ void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_po
 		        rk_attn_rows(c, b->k, b->v, layer, kv, b->cap, n_pos - n));
 }
 
+void rk_attn_plan_glance(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos)
+{
+	rk_attn_scratch *s = c->attn_scratch;
+	const rk_hparams *hp = c->b.hp;
+	int d = hp->head_dim, dim = rk_sketch_dim(hp), bits = lane->pol.bits;
+
+	for (int h = 0; h < hp->n_head; h++) {
+		memcpy(s->sketch_q[h].x, s->q + h * d, (size_t)d * sizeof *s->q);
+		memset(s->sketch_q[h].x + d, 0, (size_t)(dim - d) * sizeof *s->q);
+		rk_sketch_query_make(&s->sketch_q[h], dim);
+	}
+	rk_attn_plan_full(c, layer, lane, n_pos);
+	for (int kv = 0; kv < hp->n_kv_head; kv++) {
+		rk_attn_job *job = &s->job[kv];
+		job->bits = bits;
+		job->span[0].sketch = rk_sketch_at(hp, lane->prompt, layer, kv, bits);
+		job->span[1].sketch = rk_sketch_at(hp, &lane->tail, layer, kv, bits);
+	}
+}
+
 void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane)
 {
 	const rk_partial *r = &lane->part;
@@ -179,6 +219,22 @@ void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane)
 		int n = r->count[rk_row_at(c->b.hp, layer, kv, 1)];
 		add_job(c, kv, rk_attn_rows(c, r->k, r->v, layer, kv, r->cap, n), (rk_attn_span){ 0 });
 	}
+}
+
+/* s [G][ld_pos] = scores of the group of KV head kv for n positions of a span from t0 on, a multiple of RK_ATTN_CHUNK. */
+static void score_rows(rk_cpu *c, int kv, const rk_attn_span *span, int bits, int t0, int n, float *score)
+{
+	rk_attn_scratch *s = c->attn_scratch;
+	int d = c->b.hp->head_dim, dim = rk_sketch_dim(c->b.hp), group = c->b.hp->n_head / c->b.hp->n_kv_head;
+
+	if (!bits) {
+		c->attn->score(score, s->ld_pos, s->q + kv * group * d, group,
+		               span->k + (size_t)t0 * (size_t)d * c->b.kv_bytes, n, d, c->b.kv_bytes == 2);
+		return;
+	}
+	_Static_assert(RK_ATTN_CHUNK % RK_SKETCH_BLOCK == 0, "a chunk begins with a block");
+	(c->b.exact ? rk_sketch_score_exact : c->attn->sketch)(score, s->ld_pos, s->sketch_q + kv * group, group,
+		span->sketch.code + (size_t)t0 * (size_t)(dim * bits / 8), span->sketch.scale + t0, n, dim, bits);
 }
 
 /* Scores of one chunk and, with mix, its sum and output. */
@@ -204,7 +260,7 @@ static void run_chunk(rk_cpu *c, int item, int worker, bool mix)
 	float *score = s->score + (size_t)(kv * group) * (size_t)s->ld_pos + (size_t)(before + t0);
 	float *p = s->thread[worker].p;
 
-	k->score(score, s->ld_pos, s->q + kv * group * d, group, span->k + at, n, d, f16);
+	score_rows(c, kv, span, job->bits, t0, n, score);
 	for (int g = 0; g < group; g++) {
 		const float *row = score + (size_t)g * (size_t)s->ld_pos;
 		float m = k->max(row, n);
@@ -263,15 +319,24 @@ void rk_attn_run(rk_cpu *c, float *out)
 		merge_head(c, h, out);
 }
 
-void rk_attn_probabilities(rk_cpu *c, int kv, int n)
-{
-	rk_attn_scratch *s = c->attn_scratch;
-	int group = c->b.hp->n_head / c->b.hp->n_kv_head;
+struct probabilities {
+	rk_cpu *c;
+	int n;
+};
 
-	for (int h = kv * group; h < (kv + 1) * group; h++) {
-		float *row = s->score + (size_t)h * (size_t)s->ld_pos, w = s->inv_sum[h];
-		c->attn->exp_sum(row, row, n, s->max[h]);
-		for (int t = 0; t < n; t++)
-			row[t] *= w;
-	}
+static void probabilities_of(void *ctx, int head, int worker)
+{
+	const struct probabilities *a = ctx;
+	rk_attn_scratch *s = a->c->attn_scratch;
+	float *row = s->score + (size_t)head * (size_t)s->ld_pos, w = s->inv_sum[head];
+
+	(void)worker;
+	a->c->attn->exp_sum(row, row, a->n, s->max[head]);
+	for (int t = 0; t < a->n; t++)
+		row[t] *= w;
+}
+
+void rk_attn_probabilities(rk_cpu *c, int n)
+{
+	rk_team_run(c->team, c->b.hp->n_head, probabilities_of, &(struct probabilities){ c, n });
 }

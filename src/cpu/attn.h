@@ -14,7 +14,7 @@
 #define RK_CPU_ATTN_H
 
 #include "backend/backend.h"
-#include "model/quant.h"
+#include "cpu/sketch.h"
 
 #define RK_ATTN_BLOCK 64	/* keys per tile of the prefill: 16 KB of keys at head_dim 64 */
 #define RK_ATTN_ROWS 24		/* query rows (query x head) per pass over a tile: its scores stay in L1 */
@@ -41,6 +41,8 @@ typedef struct rk_attn_kernels {
 	/* s[h][t] = q[h] . k[t] for n_head queries [n_head][d] and keys [n][d]; lds: row stride of s.  Reads each key
 	 * once. */
 	void (*score)(float *s, int lds, const float *q, int n_head, const void *k, int n, int d, bool f16);
+	/* The same from sketches of the keys. */
+	rk_sketch_score_fn *sketch;
 	/* o[h] = sum over t of p[h][t] v[t]; o [n_head][d], values [n][d]; ldp: row stride of p. */
 	void (*mix)(float *o, const float *p, int ldp, int n_head, const void *v, int n, int d, bool f16);
 } rk_attn_kernels;
@@ -54,12 +56,14 @@ void rk_attn_avx2_load_kt(float *kt, const void *k, int n, int d, bool f16);
 /* Rows of one KV head that lie one after the other: [n][head_dim]. */
 typedef struct rk_attn_span {
 	const char *k, *v;
+	rk_sketch_rows sketch;	/* where they are scored instead of k */
 	int n;
 } rk_attn_span;
 
 /* What one KV head attends in a decode step: prompt and tail, or its ring. */
 typedef struct rk_attn_job {
 	rk_attn_span span[2];
+	int bits;		/* of the sketches that are scored; 0: the keys */
 	int first_item;		/* chunks before this job's */
 } rk_attn_job;
 
@@ -70,6 +74,7 @@ typedef struct rk_attn_thread {
 	float *s;	/* [RK_ATTN_ROWS][RK_ATTN_BLOCK] */
 	float *o;	/* [RK_ATTN_QUERIES * G][d_pad] */
 	float *p;	/* [G][RK_ATTN_CHUNK] */
+	float *grouped;	/* [ld_pos] */
 	float *pooled;	/* [ld_pos] */
 	uint64_t *key;	/* [2][ld_pos] top-K candidates */
 	int32_t *pos;	/* [ld_pos] a selection */
@@ -85,13 +90,15 @@ typedef struct rk_attn_scratch {
 	/* decode and selection, one lane at a time */
 	rk_attn_job *job;	/* [n_kv_head] */
 	float *q;		/* [n_head][head_dim] scaled queries */
+	rk_sketch_query *sketch_q;	/* [n_head] the same for sketches */
 	float *score;		/* [n_head][ld_pos] of what was last attended */
 	float *mean;		/* [n_head][ld_pos] probabilities summed over the window of a first selection */
 	float *max, *inv_sum;	/* [n_head] of `score` */
 	float *part_max, *part_sum;	/* [items][G] */
 	float *part_out;	/* [items][G][head_dim]; an item is a chunk of a job */
 	float *churn;		/* [n_kv_head] */
-	float *head_mean;	/* [head_dim] */
+	float *full;		/* [n_head][head_dim] attention over everything, while that of the selection is taken */
+	float *compared;	/* [n_head][head_dim] */
 	rk_attn_thread *thread;	/* [n_thread] */
 	void *block;		/* all of the above but `thread` */
 } rk_attn_scratch;
@@ -108,25 +115,29 @@ int rk_attn_in_prompt(const rk_lane_cache *lane, int n_pos);
 void rk_attn_scale_queries(rk_cpu *c, const float *q);
 /* Jobs over the first n_pos positions of the full cache / over all used slots of the rings. */
 void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos);
+/* Jobs that only score, over the sketches of the full cache; queries must have been scaled. */
+void rk_attn_plan_glance(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos);
 void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane);
 /* Scores of the jobs (score, max, inv_sum) and, unless out is NULL, the attention output [n_head][head_dim]. */
 void rk_attn_run(rk_cpu *c, float *out);
-/* Turns the scores of a KV head's n positions into probabilities, in place. */
-void rk_attn_probabilities(rk_cpu *c, int kv, int n);
-/* out [head_dim] = mean over the heads of q [n_head][head_dim]. */
-void rk_attn_head_mean(const rk_hparams *hp, float *out, const float *q);
+/* Turns the scores of all heads' n positions into probabilities, in place. */
+void rk_attn_probabilities(rk_cpu *c, int n);
+/* out [rk_query_len] = what p compares of one token's queries [n_head][head_dim] before and after RoPE. */
+void rk_attn_compared(const rk_hparams *hp, const rk_policy *p, float *out, const float *q_pre, const float *q);
+/* The layer's row of lane->q_ref. */
+float *rk_attn_reference(const rk_hparams *hp, int layer, const rk_lane_cache *lane);
 
 /* The k <= n highest of score[n] (all >= 0; of equals the lower position wins) as positions in ascending order of
  * score, of equals the higher position first: the order in which a ring gives them up.  tmp: [2][k]. */
 void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k, int32_t *pos, uint64_t *tmp);
-/* One score per position of a KV head from the probabilities of its heads, prob [G][ld_pos]: into the first row of
- * prob. */
-void rk_attn_group(const rk_cpu *c, const rk_policy *pol, float *prob, int n);
-/* Rebuilds the ring of one KV head from the first n_pos positions of the full cache; score [n_pos] from
- * rk_attn_group, not read by RK_SCORE_POSITION.  Returns the share of the new entries that the ring did not hold
- * before. */
-float rk_attn_refill(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *score,
-                     int n_pos);
+/* One score per position of a KV head from the probabilities of its heads, prob [G][ld_pos]: in out [n] or in prob. */
+const float *rk_attn_group(const rk_cpu *c, const rk_policy *pol, const float *prob, int n, float *out);
+/* Chooses what the ring of one KV head holds of the first n_pos positions of the full cache.  prob: for RK_SCORE_ATTENTION the
+ * probabilities of the group's heads [G][ld_pos], for RK_SCORE_ACCUMULATED their sums [n_pos], else not read.
+ * Returns the share of the new entries that the ring did not hold before. */
+float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *prob, int n_pos);
+/* Copies the keys and values of what was chosen into all rings of the layer. */
+void rk_attn_gather(rk_cpu *c, int layer, rk_lane_cache *lane, int n_pos);
 /* Slot to write after `slot` in a ring of evict=oldest, which has the sinks in front. */
 int rk_attn_oldest_after(const rk_lane_cache *lane, int slot);
 

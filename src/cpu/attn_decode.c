@@ -21,12 +21,20 @@ static double cosine(const float *a, const float *b, int n)
 	return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
 }
 
-/* Is this layer's step a full one?  *cos is what was compared, NaN where no check was due. */
-static bool decide(const rk_cpu *c, int layer, const rk_lane_cache *lane, const float *q, float *cos)
+/* Is the stand-in due to be renewed, which takes attention over everything? */
+static bool renews(const rk_lane_cache *lane)
+{
+	return lane->pol.tail && (lane->force_full || lane->step % lane->pol.tail == 0);
+}
+
+/* Does this layer select anew?  Fills in scratch->compared where the policy compares queries.  *cos is the cosine, NaN
+ * where no check was due. */
+static bool refreshes(const rk_cpu *c, int layer, const rk_lane_cache *lane, const float *q_pre, const float *q, float *cos)
 {
 	const rk_policy *p = &lane->pol;
-	int d = c->b.hp->head_dim;
-	float *mean = ((rk_attn_scratch *)c->attn_scratch)->head_mean;
+	float *compared = ((rk_attn_scratch *)c->attn_scratch)->compared;
+	/* A glance lane looks at the first token for itself: what the prompt's last token looked at is its own affair. */
+	bool forced = lane->force_full || (p->bits && lane->step == 0) || renews(lane);
 
 	*cos = NAN;
 	if (p->score == RK_SCORE_NONE)
@@ -34,13 +42,15 @@ static bool decide(const rk_cpu *c, int layer, const rk_lane_cache *lane, const 
 	if (!lane->keeps_full)
 		return false;
 	if (p->refresh == RK_REFRESH_STRIDE)
-		return lane->force_full || lane->step % p->stride == p->stride - 1;
-	if (p->refresh == RK_REFRESH_QUERY && lane->step % p->qc == p->qc - 1) {
-		rk_attn_head_mean(c->b.hp, mean, q);
-		*cos = (float)cosine(mean, lane->q_ref + (size_t)layer * (size_t)d, d);
-		return lane->force_full || *cos < p->s;
+		return forced || lane->step % p->stride == p->stride - 1;
+	if (p->refresh == RK_REFRESH_QUERY) {
+		rk_attn_compared(c->b.hp, p, compared, q_pre, q);
+		if (lane->step % p->qc == p->qc - 1) {
+			*cos = (float)cosine(compared, rk_attn_reference(c->b.hp, layer, lane), rk_query_len(c->b.hp, p));
+			return forced || *cos < p->s;
+		}
 	}
-	return lane->force_full;
+	return forced;
 }
 
 /* Writes the new token k, v [n_kv_head][head_dim] to slot `next` of every ring. */
@@ -91,11 +101,10 @@ static void ring_advance(rk_cpu *c, int layer, rk_lane_cache *lane, int kv)
 	int n = r->count[ring], over = n > lane->budget;
 
 	if (r->acc) {
-		float *p = s->score + (size_t)(kv * (c->b.hp->n_head / c->b.hp->n_kv_head)) * (size_t)s->ld_pos;
-		rk_attn_probabilities(c, kv, n);
-		rk_attn_group(c, &lane->pol, p, n);
+		const float *p = s->score + (size_t)(kv * (c->b.hp->n_head / c->b.hp->n_kv_head)) * (size_t)s->ld_pos;
+		const float *sum = rk_attn_group(c, &lane->pol, p, n, s->thread[0].grouped);
 		for (int i = 0; i < n; i++)
-			r->acc[base + (size_t)i] += p[i];
+			r->acc[base + (size_t)i] += sum[i];
 	}
 	switch (lane->pol.evict) {
 	case RK_EVICT_NONE:
@@ -113,22 +122,70 @@ static void ring_advance(rk_cpu *c, int layer, rk_lane_cache *lane, int kv)
 	}
 }
 
+/* ---- the stand-in for what is not selected: a row of head_dim + 1 per query head, its attention output and its share ---- */
+
+#define MIN_REST 1e-3f	/* a smaller share is lost in rounding when it is divided by */
+
+static float *rest_of(const rk_cpu *c, int layer, const rk_lane_cache *lane, int head)
+{
+	return lane->rest + (size_t)(layer * c->b.hp->n_head + head) * (size_t)(c->b.hp->head_dim + 1);
+}
+
+/* The share of each head of a KV head, prob [G][ld_pos], that its ring does not hold. */
+static void weigh_rest(rk_cpu *c, int layer, const rk_lane_cache *lane, int kv, const float *prob)
+{
+	const rk_attn_scratch *s = c->attn_scratch;
+	const rk_partial *r = &lane->part;
+	const int32_t *pos = r->pos + rk_row_at(c->b.hp, layer, kv, r->cap);
+	int group = c->b.hp->n_head / c->b.hp->n_kv_head, n = r->count[rk_row_at(c->b.hp, layer, kv, 1)];
+
+	for (int g = 0; g < group; g++, prob += s->ld_pos) {
+		float held = 0;
+		for (int i = 0; i < n; i++)
+			held += prob[pos[i]];
+		rest_of(c, layer, lane, kv * group + g)[c->b.hp->head_dim] = fmaxf(0, 1 - held);
+	}
+}
+
+/* full = (1 - share) selected + share rest, solved for rest. */
+static void renew_rest(rk_cpu *c, int layer, const rk_lane_cache *lane, const float *full, const float *selected)
+{
+	int d = c->b.hp->head_dim;
+
+	for (int h = 0; h < c->b.hp->n_head; h++, full += d, selected += d) {
+		float *rest = rest_of(c, layer, lane, h), share = rest[d];
+		for (int j = 0; j < d; j++)
+			rest[j] = share < MIN_REST ? selected[j] : (full[j] - (1 - share) * selected[j]) / share;
+	}
+}
+
+static void add_rest(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out)
+{
+	int d = c->b.hp->head_dim;
+
+	for (int h = 0; h < c->b.hp->n_head; h++, out += d) {
+		const float *rest = rest_of(c, layer, lane, h);
+		for (int j = 0; j < d; j++)
+			out[j] += rest[d] * (rest[j] - out[j]);
+	}
+}
+
 struct refill {
 	rk_cpu *c;
 	int layer;
 	rk_lane_cache *lane;
 };
 
-static void refill_head(void *ctx, int kv, int worker)
+static void choose_head(void *ctx, int kv, int worker)
 {
 	const struct refill *r = ctx;
 	rk_attn_scratch *s = r->c->attn_scratch;
 	const rk_hparams *hp = r->c->b.hp;
-	float *prob = s->score + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
+	const float *prob = s->score + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
 
-	rk_attn_probabilities(r->c, kv, r->lane->n_pos);
-	rk_attn_group(r->c, &r->lane->pol, prob, r->lane->n_pos);
-	s->churn[kv] = rk_attn_refill(r->c, &s->thread[worker], r->layer, r->lane, kv, prob, r->lane->n_pos);
+	s->churn[kv] = rk_attn_choose(r->c, &s->thread[worker], r->layer, r->lane, kv, prob, r->lane->n_pos);
+	if (r->lane->pol.tail)
+		weigh_rest(r->c, r->layer, r->lane, kv, prob);
 }
 
 /* Rebuilds all rings of the layer; returns the share replaced, mean over KV heads. */
@@ -139,7 +196,9 @@ static float refill(rk_cpu *c, int layer, rk_lane_cache *lane)
 	struct refill r = { c, layer, lane };
 	float sum = 0;
 
-	rk_team_run(c->team, hp->n_kv_head, refill_head, &r);
+	rk_attn_probabilities(c, lane->n_pos);
+	rk_team_run(c->team, hp->n_kv_head, choose_head, &r);
+	rk_attn_gather(c, layer, lane, lane->n_pos);
 	for (int kv = 0; kv < hp->n_kv_head; kv++)
 		sum += s->churn[kv];
 	return sum / (float)hp->n_kv_head;
@@ -159,28 +218,40 @@ static void attend_ring(rk_cpu *c, int layer, const rk_lane_cache *lane, float *
 		rep->bytes_partial += bytes_of(c, lane->part.count[rk_row_at(c->b.hp, layer, kv, 1)], 2);
 }
 
-static void full_step(rk_cpu *c, int layer, rk_lane_cache *lane, const float *q_ref, float *out, rk_step_report *rep)
+/* Attends or only scores all positions, and selects anew from the scores. */
+static void refresh_step(rk_cpu *c, int layer, rk_lane_cache *lane, float *out, rk_step_report *rep)
 {
+	const rk_attn_scratch *s = c->attn_scratch;
 	const rk_hparams *hp = c->b.hp;
 	const rk_policy *p = &lane->pol;
-	bool selected = p->score != RK_SCORE_NONE && p->attend == RK_ATTEND_SELECTED;
+	size_t out_bytes = (size_t)(hp->n_head * hp->head_dim) * sizeof *out;
+	int64_t keys = (int64_t)lane->n_pos * hp->n_kv_head;
+	bool renew = renews(lane), selected = p->score != RK_SCORE_NONE && p->attend == RK_ATTEND_SELECTED && !renew;
 
-	if (!selected) {
+	if (p->bits && !renew)
+		rk_attn_plan_glance(c, layer, lane, lane->n_pos);
+	else
 		rk_attn_plan_full(c, layer, lane, lane->n_pos);
-		rk_attn_run(c, out);
-		rep->bytes_full += bytes_of(c, (int64_t)lane->n_pos * hp->n_kv_head, 2);
-	} else {
-		rk_attn_plan_full(c, layer, lane, lane->n_pos);
-		rk_attn_run(c, NULL);
-		rep->bytes_score += bytes_of(c, (int64_t)lane->n_pos * hp->n_kv_head, 1);
-	}
+	rk_attn_run(c, selected ? NULL : out);
+	if (!selected)
+		rep->bytes_full += bytes_of(c, keys, 2);
+	else
+		rep->bytes_score += p->bits ? keys * (int64_t)rk_sketch_key_bytes(hp, p->bits) : bytes_of(c, keys, 1);
 	if (p->score == RK_SCORE_NONE)
 		return;
 	rep->churn[layer] = refill(c, layer, lane);
 	if (p->refresh == RK_REFRESH_QUERY)
-		rk_attn_head_mean(hp, lane->q_ref + (size_t)layer * (size_t)hp->head_dim, q_ref);
-	if (selected)
+		memcpy(rk_attn_reference(hp, layer, lane), s->compared, (size_t)rk_query_len(hp, p) * sizeof *s->compared);
+	if (renew) {
+		memcpy(s->full, out, out_bytes);
 		attend_ring(c, layer, lane, out, rep);
+		renew_rest(c, layer, lane, s->full, out);
+		memcpy(out, s->full, out_bytes);
+	} else if (selected) {
+		attend_ring(c, layer, lane, out, rep);
+		if (p->tail)
+			add_rest(c, layer, lane, out);
+	}
 }
 
 static void partial_step(rk_cpu *c, int layer, rk_lane_cache *lane, const float *k, const float *v, float *out,
@@ -188,6 +259,10 @@ static void partial_step(rk_cpu *c, int layer, rk_lane_cache *lane, const float 
 {
 	ring_write(c, layer, lane, k, v);
 	attend_ring(c, layer, lane, out, rep);
+	if (lane->pol.tail)
+		add_rest(c, layer, lane, out);
+	if (lane->part.acc)	/* all rings of such a lane are of one length */
+		rk_attn_probabilities(c, lane->part.count[rk_row_at(c->b.hp, layer, 0, 1)]);
 	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
 		ring_advance(c, layer, lane, kv);
 }
@@ -201,14 +276,13 @@ void rk_cpu_attn_decode(rk_backend *b, int layer, rk_lane_cache *const lanes[], 
 	for (int j = 0; j < n_lane; j++, q_pre += qd, q += qd, k += kvd, v += kvd, out += qd) {
 		rk_lane_cache *lane = lanes[j];
 		rk_step_report *rep = reports[j];
-		const float *compared = lane->pol.query == RK_QUERY_PRE ? q_pre : q;
-		bool full = decide(c, layer, lane, compared, &rep->cos[layer]);
+		bool refresh = refreshes(c, layer, lane, q_pre, q, &rep->cos[layer]);
 
-		rep->kind[layer] = full ? RK_STEP_FULL : RK_STEP_PARTIAL;
+		rep->kind[layer] = !refresh ? RK_STEP_PARTIAL : lane->pol.bits && !renews(lane) ? RK_STEP_GLANCE : RK_STEP_FULL;
 		rep->churn[layer] = NAN;
 		rk_attn_scale_queries(c, q);
-		if (full)
-			full_step(c, layer, lane, compared, out, rep);
+		if (refresh)
+			refresh_step(c, layer, lane, out, rep);
 		else
 			partial_step(c, layer, lane, k, v, out, rep);
 	}

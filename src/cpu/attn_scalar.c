@@ -96,7 +96,7 @@ static void mix(float *o, const float *p, int ldp, int n_head, const void *v, in
 
 const rk_attn_kernels rk_attn_scalar = {
 	.load_kt = load_kt, .load_v = load_v, .gemm = gemm, .max = max, .count_ge = count_ge,
-	.exp_sum = exp_sum, .score = score, .mix = mix,
+	.exp_sum = exp_sum, .score = score, .sketch = rk_sketch_score_scalar, .mix = mix,
 };
 
 const rk_attn_kernels *rk_attn_kernels_for(int isa)

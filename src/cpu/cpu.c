@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#define HUGE_PAGE ((size_t)2 << 20)
 #define MAX_THREAD 256
 
 static const char *const isa_name[] = { "scalar", "avx2", "avx512" };
@@ -60,12 +62,16 @@ static int available_cores(void)
 
 void *rk_cpu_alloc(size_t bytes, rk_err *e)
 {
-	size_t size = bytes <= SIZE_MAX - 63 ? (bytes + 63) & ~(size_t)63 : 0;
-	void *p = size || !bytes ? aligned_alloc(64, size ? size : 64) : NULL;
-	if (!p) {
+	size_t size = bytes <= SIZE_MAX - 63 ? (bytes + 63) & ~(size_t)63 : 0, align = size < HUGE_PAGE ? 64 : HUGE_PAGE;
+	void *p = NULL;
+	if (bytes > SIZE_MAX - 63 || posix_memalign(&p, align, size ? size : 64)) {
 		rk_fail(e, RK_ENOMEM, "cannot allocate %zu bytes (%.1f MB) of memory", bytes, (double)bytes / 1e6);
 		return NULL;
 	}
+	/* A cache is read a row here and a row there: with 4 KB pages the page walks cost as much again.  Where there are no
+	 * huge pages, nothing is lost. */
+	if (size >= HUGE_PAGE)
+		(void)madvise(p, size, MADV_HUGEPAGE);
 	return memset(p, 0, size);
 }
 
@@ -117,6 +123,7 @@ static const rk_backend_ops cpu_ops = {
 	.matmul = rk_cpu_matmul,
 	.rope = rk_cpu_rope,
 	.kv_append = rk_cpu_kv_append,
+	.sketch = rk_cpu_sketch,
 	.attn_prefill = rk_cpu_attn_prefill,
 	.select = rk_cpu_select,
 	.attn_decode = rk_cpu_attn_decode,

@@ -1,6 +1,6 @@
 /* cpu.h: inside of the CPU backend; not seen by the rest of the program.
  *
- * One set of operations (matmul.c, pointwise.c, attn_prefill.c, attn_decode.c, select.c), written once for a team of threads
+ * One set of operations (matmul.c, pointwise.c, sketch.c, attn_prefill.c, attn_decode.c, select.c), written once for a team of threads
  * (team.h) over tables of small kernels.  The tables exist per instruction set (lin_scalar.c, lin_avx2.c, lin_avx512.c for the linear part,
  * attn_scalar.c, attn_avx2.c, attn_avx512.c for attention) and are picked once at open.
  * Work is cut into fixed pieces that do not depend on the number of threads, and partial results are merged in a fixed order.
@@ -33,6 +33,7 @@ void rk_cpu_rmsnorm(rk_backend *b, float *y, const float *x, const rk_tensor *w,
 void rk_cpu_matmul(rk_backend *b, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n, enum rk_phase phase);
 void rk_cpu_rope(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
 void rk_cpu_kv_append(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
+void rk_cpu_sketch(rk_backend *b, rk_store *st, int layer, int at, int n);
 void rk_cpu_silu_mul(rk_backend *b, float *y, const float *gate, const float *up, int n, int dim);
 void rk_cpu_add(rk_backend *b, float *x, const float *y, int n, int dim);
 void rk_cpu_logits_stats(rk_backend *b, const float *logits, int n, float *lse, int32_t *argmax);

@@ -1,6 +1,6 @@
 /* select.c: which positions a KV head keeps: group, pool, top-K, and the gathering of a ring from the full cache.
  *
- * One worker does one KV head.  A ring is laid out so that what leaves next is found by moving on one slot: in
+ * One worker chooses for one KV head; copies are cut into chunks.  A ring is laid out so that what leaves next is found by moving on one slot: in
  * ascending order of score, or of position where the oldest goes first.  Only RK_SCORE_ATTENTION selects again after
  * the prefill (policy.c sees to that).  Exact rules: docs/POLICIES.md.
  */
@@ -9,7 +9,7 @@
 #include "cpu/cpu.h"
 
 #define SORT_BITS 8
-#define AHEAD 8	/* rows in flight while gathering */
+#define AHEAD 16	/* rows in flight while gathering */
 
 static uint32_t bits_of(float x)
 {
@@ -78,23 +78,25 @@ void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k,
 }
 
 /* Mean and sum rank alike, so the mean is left a sum. */
-void rk_attn_group(const rk_cpu *c, const rk_policy *pol, float *prob, int n)
+const float *rk_attn_group(const rk_cpu *c, const rk_policy *pol, const float *prob, int n, float *out)
 {
 	const rk_attn_scratch *s = c->attn_scratch;
 	int group = c->b.hp->n_head / c->b.hp->n_kv_head;
 	bool largest = pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_MAX;
 
-	if (pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_FIRST)
-		return;
+	if (group == 1 || (pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_FIRST))
+		return prob;
+	memcpy(out, prob, (size_t)n * sizeof *out);
 	for (int g = 1; g < group; g++) {
 		const float *row = prob + (size_t)g * (size_t)s->ld_pos;
 		if (largest)
 			for (int t = 0; t < n; t++)
-				prob[t] = row[t] > prob[t] ? row[t] : prob[t];
+				out[t] = row[t] > out[t] ? row[t] : out[t];
 		else
 			for (int t = 0; t < n; t++)
-				prob[t] += row[t];
+				out[t] += row[t];
 	}
+	return out;
 }
 
 /* out[t] = max of in[t-width/2 .. t+width/2] within [0, n). */
@@ -110,19 +112,23 @@ static void pool(float *out, const float *in, int n, int width)
 }
 
 /* The positions to keep, lowest score first; returns how many. */
-static int rank(const rk_attn_kernels *kern, rk_attn_thread *t, const rk_lane_cache *lane, const float *score, int n)
+static int rank(const rk_cpu *c, rk_attn_thread *t, const rk_lane_cache *lane, const float *prob, int n)
 {
+	const rk_attn_kernels *kern = c->attn;
 	const rk_policy *p = &lane->pol;
+	const float *score;
 	int k = lane->budget < n ? lane->budget : n, recent = 0, top = 0;
 
 	switch (p->score) {
 	case RK_SCORE_ATTENTION:
-		pool(t->pooled, score, n, p->pool);
-		rk_attn_topk(kern, t->pooled, n, k, t->pos, t->key);
+		score = rk_attn_group(c, p, prob, n, t->grouped);
+		if (p->pool > 1)
+			pool(t->pooled, score, n, p->pool);
+		rk_attn_topk(kern, p->pool > 1 ? t->pooled : score, n, k, t->pos, t->key);
 		break;
 	case RK_SCORE_ACCUMULATED:
 		recent = lane->budget / 2 < k ? lane->budget / 2 : k;
-		rk_attn_topk(kern, score, n - recent, k - recent, t->pos, t->key);
+		rk_attn_topk(kern, prob, n - recent, k - recent, t->pos, t->key);
 		for (int i = 0; i < recent; i++)
 			t->pos[k - recent + i] = n - recent + i;
 		break;
@@ -191,26 +197,52 @@ static void gather(char *dst, const char *prompt, const char *tail, int in_promp
 	}
 }
 
-float rk_attn_refill(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *score,
-                     int n_pos)
+float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *prob, int n_pos)
 {
 	rk_partial *r = &lane->part;
 	size_t ring = rk_row_at(c->b.hp, layer, kv, 1), base = rk_row_at(c->b.hp, layer, kv, r->cap);
-	size_t bytes = (size_t)c->b.hp->head_dim * c->b.kv_bytes;
-	int in_prompt = rk_attn_in_prompt(lane, n_pos), n = rank(c->attn, t, lane, score, n_pos);
-	rk_attn_span prompt = rk_attn_rows(c, lane->prompt->k, lane->prompt->v, layer, kv, lane->prompt->cap, in_prompt);
-	rk_attn_span tail = rk_attn_rows(c, lane->tail.k, lane->tail.v, layer, kv, lane->tail.cap, n_pos - in_prompt);
+	int n = rank(c, t, lane, prob, n_pos);
 
 	assert(n <= r->cap);
 	float replaced = churn(lane, t->seen, ring, r->pos + base, t->pos, n);
-	gather((char *)r->k + base * bytes, prompt.k, tail.k, in_prompt, t->pos, n, bytes);
-	gather((char *)r->v + base * bytes, prompt.v, tail.v, in_prompt, t->pos, n, bytes);
 	memcpy(r->pos + base, t->pos, (size_t)n * sizeof *t->pos);
 	for (int i = 0; r->acc && i < n; i++)
-		r->acc[base + (size_t)i] = score[t->pos[i]];
+		r->acc[base + (size_t)i] = prob[t->pos[i]];
 	r->count[ring] = n;
 	r->next[ring] = lane->pol.evict == RK_EVICT_OLDEST ? rk_attn_oldest_after(lane, n - 1) : n;
 	return replaced;
+}
+
+struct gather {
+	rk_cpu *c;
+	int layer, n_pos, n_piece;	/* n_piece: of a ring */
+	rk_lane_cache *lane;
+};
+
+static void gather_piece(void *ctx, int piece, int worker)
+{
+	const struct gather *a = ctx;
+	const rk_cpu *c = a->c;
+	const rk_lane_cache *lane = a->lane;
+	const rk_partial *r = &lane->part;
+	int kv = piece / a->n_piece, first = piece % a->n_piece * RK_ATTN_CHUNK, in_prompt = rk_attn_in_prompt(lane, a->n_pos);
+	int n = r->count[rk_row_at(c->b.hp, a->layer, kv, 1)] - first;
+	size_t bytes = (size_t)c->b.hp->head_dim * c->b.kv_bytes, at = rk_row_at(c->b.hp, a->layer, kv, r->cap) + (size_t)first;
+	rk_attn_span prompt = rk_attn_rows(c, lane->prompt->k, lane->prompt->v, a->layer, kv, lane->prompt->cap, in_prompt);
+	rk_attn_span tail = rk_attn_rows(c, lane->tail.k, lane->tail.v, a->layer, kv, lane->tail.cap, a->n_pos - in_prompt);
+
+	(void)worker;
+	if (n > RK_ATTN_CHUNK)
+		n = RK_ATTN_CHUNK;
+	gather((char *)r->k + at * bytes, prompt.k, tail.k, in_prompt, r->pos + at, n, bytes);
+	gather((char *)r->v + at * bytes, prompt.v, tail.v, in_prompt, r->pos + at, n, bytes);
+}
+
+void rk_attn_gather(rk_cpu *c, int layer, rk_lane_cache *lane, int n_pos)
+{
+	struct gather a = { c, layer, n_pos, (lane->part.cap + RK_ATTN_CHUNK - 1) / RK_ATTN_CHUNK, lane };
+
+	rk_team_run(c->team, c->b.hp->n_kv_head * a.n_piece, gather_piece, &a);
 }
 
 struct add_probabilities {
@@ -225,7 +257,6 @@ static void add_probabilities(void *ctx, int kv, int worker)
 	int group = a->c->b.hp->n_head / a->c->b.hp->n_kv_head;
 
 	(void)worker;
-	rk_attn_probabilities(a->c, kv, a->n);
 	for (int h = kv * group; h < (kv + 1) * group; h++) {
 		float *sum = s->mean + (size_t)h * (size_t)s->ld_pos;
 		const float *p = s->score + (size_t)h * (size_t)s->ld_pos;
@@ -246,6 +277,7 @@ static void sum_window(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_po
 		rk_attn_scale_queries(c, q + (size_t)j * (size_t)hp->n_head * (size_t)hp->head_dim);
 		rk_attn_plan_full(c, layer, lane, n);
 		rk_attn_run(c, NULL);
+		rk_attn_probabilities(c, n);
 		rk_team_run(c->team, hp->n_kv_head, add_probabilities, &(struct add_probabilities){ c, n });
 	}
 }
@@ -264,16 +296,13 @@ static void select_head(void *ctx, int kv, int worker)
 	rk_attn_scratch *s = a->c->attn_scratch;
 	const rk_hparams *hp = a->c->b.hp;
 	const rk_policy *p = &a->lane->pol;
-	const float *score = NULL;
+	const float *prob = NULL;
 
-	if (p->score == RK_SCORE_ATTENTION) {
-		float *prob = s->mean + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
-		rk_attn_group(a->c, p, prob, a->n_pos);
-		score = prob;
-	} else if (p->score == RK_SCORE_ACCUMULATED) {
-		score = a->colsum + (size_t)kv * (size_t)a->lane->prompt->cap;
-	}
-	rk_attn_refill(a->c, &s->thread[worker], a->layer, a->lane, kv, score, a->n_pos);
+	if (p->score == RK_SCORE_ATTENTION)
+		prob = s->mean + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
+	else if (p->score == RK_SCORE_ACCUMULATED)
+		prob = a->colsum + (size_t)kv * (size_t)a->lane->prompt->cap;
+	rk_attn_choose(a->c, &s->thread[worker], a->layer, a->lane, kv, prob, a->n_pos);
 }
 
 void rk_cpu_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, const float *q_pre, const float *q, int n_q,
@@ -290,7 +319,7 @@ void rk_cpu_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, con
 	if (p->score == RK_SCORE_ATTENTION)
 		sum_window(c, layer, lane, n_pos, q, n_q);
 	rk_team_run(c->team, hp->n_kv_head, select_head, &(struct select_head){ c, layer, lane, n_pos, colsum });
+	rk_attn_gather(c, layer, lane, n_pos);
 	if (p->refresh == RK_REFRESH_QUERY && q_pre)	/* none when a ring is made anew in mid-session */
-		rk_attn_head_mean(hp, lane->q_ref + (size_t)layer * d,
-		                  p->query == RK_QUERY_PRE ? q_pre : q + (size_t)(n_q - 1) * (size_t)hp->n_head * d);
+		rk_attn_compared(hp, p, rk_attn_reference(hp, layer, lane), q_pre, q + (size_t)(n_q - 1) * (size_t)hp->n_head * d);
 }

@@ -29,7 +29,7 @@ static const char *const score_names[] = { "none", "attention", "accumulated", "
 static const char *const group_names[] = { "max", "mean", "first", NULL };
 static const char *const evict_names[] = { "none", "lowest", "oldest", "lowest-accumulated", NULL };
 static const char *const refresh_names[] = { "never", "stride", "query", NULL };
-static const char *const query_names[] = { "pre", "post", NULL };
+static const char *const query_names[] = { "pre", "post", "pre-cat", "post-cat", NULL };
 static const char *const attend_names[] = { "full", "selected", NULL };
 
 static bool any_policy(const rk_policy *p) { (void)p; return true; }
@@ -40,8 +40,11 @@ static bool by_position(const rk_policy *p) { return p->score == RK_SCORE_POSITI
 static bool by_stride(const rk_policy *p) { return p->refresh == RK_REFRESH_STRIDE; }
 static bool by_query(const rk_policy *p) { return p->refresh == RK_REFRESH_QUERY; }
 static bool refreshes(const rk_policy *p) { return p->refresh != RK_REFRESH_NEVER; }
+/* Where everything is attended the scores of the keys come for nothing. */
+static bool scores_first(const rk_policy *p) { return refreshes(p) && p->attend == RK_ATTEND_SELECTED; }
+static bool glances(const rk_policy *p) { return scores_first(p) && p->bits > 0; }
 
-enum { SCORE, EVICT, REFRESH, K, POOL, GROUP, WINDOW, SINKS, STRIDE, QC, S, QUERY, ATTEND, N_PARAM };
+enum { SCORE, EVICT, REFRESH, K, POOL, GROUP, WINDOW, SINKS, STRIDE, QC, S, QUERY, ATTEND, BITS, TAIL, N_PARAM };
 #define BIT(param) (1u << (param))
 #define AXES (BIT(SCORE) | BIT(EVICT) | BIT(REFRESH))	/* these make the kind of policy; the rest tune it */
 
@@ -87,10 +90,17 @@ static const struct param {
 		.doc = "a layer refreshes when the cosine is below s; above 1: at every check" }, by_query },
 	[QUERY] = { { .name = "query", .kind = RK_OPT_ENUM, .at = offsetof(rk_policy, query),
 		.def = "pre", .names = query_names,
-		.doc = "the compared query: before or after RoPE" }, by_query },
+		.doc = "the compared query: before or after RoPE, mean over the heads or all of them (-cat)" }, by_query },
 	[ATTEND] = { { .name = "attend", .kind = RK_OPT_ENUM, .at = offsetof(rk_policy, attend),
 		.def = "full", .names = attend_names,
 		.doc = "what a refresh step attends: every position, or only the new selection" }, refreshes },
+	[BITS] = { { .name = "bits", .kind = RK_OPT_INT, .at = offsetof(rk_policy, bits),
+		.def = "0", .min = 0, .max = 8,
+		.doc = "a refresh scores sketches of the keys, of 2, 3, 4 or 8 bits; 0: the keys themselves" }, scores_first },
+	[TAIL] = { { .name = "tail", .kind = RK_OPT_INT, .at = offsetof(rk_policy, tail),
+		.def = "0", .min = 0, .max = MAX_STEPS,
+		.doc = "every so many steps all is attended, and the output of what is not selected kept to stand in for it; 0: never" },
+		glances },
 };
 
 static void get(const rk_policy *p, int param, char out[MAX_VALUE])
@@ -162,6 +172,8 @@ static int check_values(const rk_policy *p, rk_err *e)
 		               k);
 	if (p->pool % 2 == 0)
 		return rk_fail(e, RK_EUSAGE, "policy %s: pool=%d must be odd (1 to 255)", p->name, p->pool);
+	if (p->bits && !(p->bits >= 2 && p->bits <= 4) && p->bits != 8)
+		return rk_fail(e, RK_EUSAGE, "policy %s: bits=%d is not 0, 2, 3, 4 or 8", p->name, p->bits);
 	if (by_position(p) && p->k >= 1 && p->k <= p->sinks)
 		return rk_fail(e, RK_EUSAGE, "policy %s: k=%s must exceed sinks=%d", p->name, k, p->sinks);
 	return 0;
@@ -185,8 +197,9 @@ static int settle(rk_policy *p, unsigned given, rk_err *e)
 		if (given & BIT(i)) {
 			char v[MAX_VALUE];
 			get(p, i, v);
-			return rk_fail(e, RK_EUSAGE, "policy %s: %s=%s has no meaning with score=%s, refresh=%s", p->name,
-			               params[i].opt.name, v, score_names[p->score], refresh_names[p->refresh]);
+			return rk_fail(e, RK_EUSAGE, "policy %s: %s=%s has no meaning with score=%s, refresh=%s%s", p->name,
+			               params[i].opt.name, v, score_names[p->score], refresh_names[p->refresh],
+			               i < BITS || !refreshes(p) ? "" : p->attend == RK_ATTEND_FULL ? ", attend=full" : ", bits=0");
 		}
 		set_default(p, i);
 	}
@@ -451,6 +464,16 @@ int rk_policy_check_budget(const rk_policy *p, int n_prompt, rk_err *e)
 bool rk_policy_keeps_full(const rk_policy *p)
 {
 	return p->score == RK_SCORE_NONE || refreshes(p);
+}
+
+bool rk_policy_query_post(const rk_policy *p)
+{
+	return p->query == RK_QUERY_POST || p->query == RK_QUERY_POST_CAT;
+}
+
+bool rk_policy_query_cat(const rk_policy *p)
+{
+	return p->query == RK_QUERY_PRE_CAT || p->query == RK_QUERY_POST_CAT;
 }
 
 int rk_policy_n_preset(void)

@@ -29,7 +29,9 @@ enum rk_refresh {
 	RK_REFRESH_STRIDE,	/* step i when i mod stride = stride-1 */
 	RK_REFRESH_QUERY,	/* step i when i mod qc = qc-1 and the cosine of the query with that of the last refresh is below s */
 };
-enum rk_query { RK_QUERY_PRE, RK_QUERY_POST };		/* the compared query: before or after RoPE; mean over heads */
+enum rk_query {		/* the compared query: before or after RoPE; the mean over the heads, or all heads one after the other */
+	RK_QUERY_PRE, RK_QUERY_POST, RK_QUERY_PRE_CAT, RK_QUERY_POST_CAT,
+};
 enum rk_attend { RK_ATTEND_FULL, RK_ATTEND_SELECTED };	/* what a refresh step attends: everything, or only the new selection */
 
 typedef struct rk_policy {
@@ -47,9 +49,11 @@ typedef struct rk_policy {
 	float s;
 	enum rk_query query;
 	enum rk_attend attend;
+	int tail;		/* glance: a full step every `tail` steps renews the stand-in for what is not selected; 0: none */
+	int bits;		/* what a refresh scores: 0 the keys, else their sketches of 2, 3, 4 or 8 bits (a glance) */
 } rk_policy;
 
-#define RK_SPEC_MAX 160
+#define RK_SPEC_MAX 240
 
 /* spec: "refreshkv", "refreshkv:qc=10,s=0.9,k=0.125", or "FILE.yaml[:key=value,...]" (a name with a '/' or ending in
  * .yaml).  Errors (RK_EUSAGE) name the preset, key, value and limit, and the nearest valid name. */
@@ -64,6 +68,9 @@ int rk_policy_budget(const rk_policy *p, int n_prompt);
 int rk_policy_check_budget(const rk_policy *p, int n_prompt, rk_err *e);
 /* Does a step ever look at the full cache again? */
 bool rk_policy_keeps_full(const rk_policy *p);
+/* The compared query, see enum rk_query: taken after RoPE?  All heads' rather than their mean? */
+bool rk_policy_query_post(const rk_policy *p);
+bool rk_policy_query_cat(const rk_policy *p);
 
 int rk_policy_n_preset(void);
 const char *rk_policy_preset_name(int i);
