@@ -12,7 +12,7 @@ CXX = g++
 NVCC = nvcc
 MAKEFLAGS += -r $(if $(filter 0,$(MAKELEVEL)),-j$(shell nproc))	# one job per core; a make inside a make shares them
 
-DEPS = gcc g++ libc6-dev make pkg-config git python3 python3-pip python3-pytest python3-jsonschema \
+DEPS = gcc g++ libc6-dev make pkg-config git python3 python3-pip python3-pytest python3-jsonschema python3-pyte \
 	libdnnl-dev libpcre2-dev libjansson-dev libutf8proc-dev libyaml-dev libncurses-dev nettle-dev libzstd-dev libcmocka-dev
 PKGS = libpcre2-8 jansson libutf8proc yaml-0.1 nettle libzstd ncursesw
 # Asked once, and before `deps` may have run: targets that need both start a second make.
