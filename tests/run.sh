@@ -3,7 +3,7 @@
 #
 # Counts cmocka test functions (its TAP output) and pytest results.  Exit status 0 only if nothing failed.
 # A test program that ends badly without a failed function (crash, sanitizer report, a plan not completed) counts as one
-# failure.  A folder whose name ends in -asan goes without the tests marked slow and without those of the source tree.
+# failure.  A folder whose name ends in -asan goes without the tests marked slow, test_golden, and those of the source tree.
 # Tests find the program in $REFRESHKV and the default model in $RK_MODEL.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -46,6 +46,7 @@ run_pytest() {	# $@: pytest's arguments
 
 RK_MODEL=$(models/fetch.sh) || exit 1
 export RK_MODEL
+export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
 for build in "$@"; do
 	REFRESHKV=$(realpath "$build")/refreshkv
 	export REFRESHKV

@@ -115,6 +115,8 @@ int rk_view_last(const rk_view *v, enum rk_item_kind kind)
 
 static void add_text(rk_view *v, rk_view_lane *l, const char *s, size_t len)
 {
+	if (len == 0)
+		return;	/* a held-back character: both pointers may be NULL yet */
 	if (l->n_text + len > l->cap_text) {
 		size_t cap = (l->n_text + len) * 2 + 1024;
 		char *p = realloc(l->text, cap);
