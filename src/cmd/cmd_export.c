@@ -3,24 +3,31 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "cmd/film.h"
 #include "cmd/out.h"
 #include "trace/export.h"
 
-enum format { FORMAT_CSV, FORMAT_CHROME, FORMAT_HTML, FORMAT_SVG };
+enum format { FORMAT_CSV, FORMAT_CHROME, FORMAT_HTML, FORMAT_SVG, FORMAT_ASCIICAST };
 
 struct opts {
 	enum format to;
 	enum rk_pane pane;
-	const char *out;
+	const char *out, *size;
+	double speed;
+	int cols, rows;		/* what size says */
 };
 
-static const char *const format_names[] = { "csv", "chrome", "html", "svg", NULL };	/* in the order of enum format */
+static const char *const format_names[] = { "csv", "chrome", "html", "svg", "asciicast", NULL };	/* in the order of enum format */
 
 static const rk_opt rows[] = {
 	{ "to", 0, RK_OPT_ENUM, offsetof(struct opts, to), .def = "html", .names = format_names,
 	  .doc = "csv: three tables; chrome: trace events for Perfetto or chrome://tracing; html: one page that needs nothing else; "
-	         "svg: one pane as a drawing" },
+	         "svg: one pane as a drawing; asciicast: the replayed screen for asciinema" },
 	{ "pane", 0, RK_OPT_ENUM, offsetof(struct opts, pane), .def = "timeline", .names = rk_pane_names, .doc = "what --to svg draws" },
+	{ "size", 0, RK_OPT_STR, offsetof(struct opts, size), .def = "120x40", .metavar = "COLSxROWS",
+	  .doc = "of the screen of --to asciicast, up to 500x200" },
+	{ "speed", 0, RK_OPT_DOUBLE, offsetof(struct opts, speed), .def = "1", .min = 0.01, .max = 1000, .metavar = "TIMES",
+	  .doc = "of --to asciicast: times the recorded pace" },
 	{ "output", 'o', RK_OPT_STR, offsetof(struct opts, out), .metavar = "OUT",
 	  .doc = "file to write, -: standard output; without it the trace's name with another ending.  For csv OUT.token.csv, OUT.step.csv and "
 	         "OUT.refresh.csv" },
@@ -31,7 +38,7 @@ static const rk_opt_group groups[] = { { "Export", rows, 0 }, { 0 } };
 
 const rk_opt_cmd rk_cmd_export_opt = {
 	.name = "export", .operands = "TRACE", .groups = groups, .min_operand = 1, .max_operand = 1,
-	.doc = "Turn a trace into CSV tables, a Chrome/Perfetto trace, a web page or drawings.",
+	.doc = "Turn a trace into CSV tables, a Chrome/Perfetto trace, a web page, drawings or a screen recording.",
 };
 
 /* The trace's name without its endings. */
@@ -70,6 +77,7 @@ static int export_csv(rk_trace *t, const char *stem, rk_err *e)
 
 static int export_file(rk_trace *t, const struct opts *o, const char *stem, rk_err *e)
 {
+	static const char *const ends[] = { [FORMAT_HTML] = "html", [FORMAT_CHROME] = "chrome.json", [FORMAT_ASCIICAST] = "cast" };
 	char path[RK_PATH_MAX];
 	rk_out out;
 	int rc;
@@ -78,13 +86,15 @@ static int export_file(rk_trace *t, const struct opts *o, const char *stem, rk_e
 	else if (o->to == FORMAT_SVG)
 		snprintf(path, sizeof path, "%s.%s.svg", stem, rk_pane_names[o->pane]);
 	else
-		snprintf(path, sizeof path, "%s.%s", stem, o->to == FORMAT_HTML ? "html" : "chrome.json");
+		snprintf(path, sizeof path, "%s.%s", stem, ends[o->to]);
 	if (rk_out_open(&out, path, e))
 		return -1;
 	if (o->to == FORMAT_CHROME)
 		rc = rk_export_chrome(t, out.f, e);
 	else if (o->to == FORMAT_HTML)
 		rc = rk_export_html(t, out.f, e);
+	else if (o->to == FORMAT_ASCIICAST)
+		rc = rk_film(t, o->cols, o->rows, o->speed, out.f, e);
 	else
 		rc = rk_export_svg(t, o->pane, out.f, e);
 	if (rc == 0)
@@ -102,7 +112,7 @@ int rk_cmd_export(int argc, char **argv, rk_err *e)
 	case 1: rk_opt_help(&rk_cmd_export_opt, stdout); return rk_out_flush(stdout, "standard output", e);
 	case -1: return -1;
 	}
-	if (rk_trace_open(&t, files.v[0], e))
+	if (rk_film_size(o.size, &o.cols, &o.rows, e) || rk_trace_open(&t, files.v[0], e))
 		return -1;
 	char *stem = stem_of(files.v[0]);
 	int rc = !stem ? rk_fail(e, RK_ENOMEM, "no memory") : o.to == FORMAT_CSV ? export_csv(t, o.out ? o.out : stem, e) :

@@ -69,7 +69,7 @@ static int play_on_screen(rk_trace *t, const struct opts *o, rk_err *e)
 	rk_replay r;
 	if (rk_screen_opts_apply(&o->screen, &cfg, e))
 		return -1;
-	rk_replay_init(&r, t, o->speed);
+	rk_replay_init(&r, t, o->speed, NULL);
 	return rk_app_run(&r.feed, &cfg, e);
 }
 

@@ -1,14 +1,19 @@
 /* replay_feed.c: see replay_feed.h */
 #include "cmd/replay_feed.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
-static int64_t now_ns(void)
+#define FAR_NS 4e18	/* a century: what a very slow replay waits at most, so that it can be added to a clock */
+
+static int64_t now(const rk_replay *r)
 {
 	struct timespec t;
 
+	if (r->clock)
+		return *r->clock;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
@@ -34,7 +39,7 @@ static bool look(rk_replay *r)
 static int64_t due_ns(const rk_replay *r)
 {
 	bool token = r->ev.type == RK_EV_TOKEN && r->ev.lane <= 0;
-	int64_t at = r->speed > 0 ? r->origin_ns + (int64_t)((double)(r->ev.t_ns - r->base_ns) / r->speed) : 0;
+	int64_t at = r->speed > 0 ? r->origin_ns + (int64_t)fmin((double)(r->ev.t_ns - r->base_ns) / r->speed, FAR_NS) : 0;
 
 	if (r->n_token < r->rush_token)
 		return 0;
@@ -50,7 +55,7 @@ static int64_t due_ns(const rk_replay *r)
 /* The recorded pace goes on from here. */
 static void rebase(rk_replay *r)
 {
-	r->origin_ns = now_ns();
+	r->origin_ns = now(r);
 	r->base_ns = r->have ? r->ev.t_ns : r->base_ns;
 }
 
@@ -58,17 +63,17 @@ static int next(void *ctx, rk_event *ev, const void **payload)
 {
 	rk_replay *r = ctx;
 
-	if (!look(r) || due_ns(r) > now_ns())
+	if (!look(r) || due_ns(r) > now(r))
 		return 0;
 	r->have = false;
 	*ev = r->ev;
 	*payload = r->payload;
 	if (ev->type == RK_EV_TOKEN && ev->lane <= 0) {
 		r->n_token++;
-		r->last_token_ns = now_ns();
+		r->last_token_ns = now(r);
 		r->may_step -= r->paused && r->may_step > 0;
 		if (r->n_token == r->rush_token)
-			r->origin_ns = now_ns(), r->base_ns = ev->t_ns;
+			r->origin_ns = now(r), r->base_ns = ev->t_ns;
 	}
 	return 1;
 }
@@ -79,8 +84,8 @@ static int wait_ms(void *ctx)
 
 	if (!look(r))
 		return -1;
-	int64_t due = due_ns(r), ns = due - now_ns();
-	return due == INT64_MAX ? -1 : ns <= 0 ? 0 : (int)((ns + 999999) / 1000000);
+	int64_t due = due_ns(r), ns = due - now(r);
+	return due == INT64_MAX ? -1 : ns <= 0 ? 0 : ns >= INT_MAX * 1000000LL ? INT_MAX : (int)((ns + 999999) / 1000000);
 }
 
 static void hold(void *ctx, bool paused)
@@ -117,16 +122,17 @@ static int seek(void *ctx, double frac, rk_err *e)
 	return 0;
 }
 
-void rk_replay_init(rk_replay *r, rk_trace *t, double speed)
+void rk_replay_init(rk_replay *r, rk_trace *t, double speed, const int64_t *clock)
 {
 	const rk_trace_header *h = rk_trace_head(t);
 	rk_feed_info *in = &r->feed.info;
 
 	*r = (rk_replay){
-		.t = t, .speed = speed, .origin_ns = now_ns(),
+		.t = t, .speed = speed, .clock = clock,
 		.feed = { .ctx = r, .fd = -1, .next = next, .wait_ms = wait_ms, .pause = hold, .single_step = single_step, .pace = pace, .seek = seek,
 		          .info = { .n_ctx = h->n_ctx, .weight_bytes = NAN, .bandwidth = NAN } },
 	};
+	r->origin_ns = now(r);
 	snprintf(in->model, sizeof in->model, "%s", h->model);
 	snprintf(in->device, sizeof in->device, "%s %s", h->device, h->isa);
 	snprintf(in->document, sizeof in->document, "recorded %.19s", h->started);

@@ -15,6 +15,7 @@ typedef struct rk_replay {
 	rk_event ev;			/* read, not handed over yet */
 	const void *payload;
 	bool have, ended;
+	const int64_t *clock;		/* NULL: the machine's monotonic clock; else the caller's, borrowed */
 	int64_t origin_ns;		/* clock at which t_ns = base_ns is due */
 	int64_t base_ns;
 	bool paused;
@@ -27,6 +28,7 @@ typedef struct rk_replay {
 	rk_feed feed;
 } rk_replay;
 
-void rk_replay_init(rk_replay *r, rk_trace *t, double speed);
+/* clock: see above; what it says now is the start. */
+void rk_replay_init(rk_replay *r, rk_trace *t, double speed, const int64_t *clock);
 
 #endif

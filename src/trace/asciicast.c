@@ -12,9 +12,8 @@ static int put_line(rk_asciicast *a, json_t *root, rk_err *e)
 	int rc = root ? json_dumpf(root, a->f, JSON_COMPACT | JSON_REAL_PRECISION(15)) : -1;
 
 	json_decref(root);
-	if (rc || fputc('\n', a->f) == EOF)
-		return rk_fail(e, RK_EFAIL, "asciicast: cannot write");
-	return 0;
+	fputc('\n', a->f);
+	return rc && !ferror(a->f) ? rk_fail(e, RK_ENOMEM, "asciicast: no memory for a line") : 0;
 }
 
 static void advance(rk_asciicast *a, int64_t t_ns)

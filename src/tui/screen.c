@@ -26,6 +26,7 @@ static volatile bool on_screen;
 static FILE *tty_in;
 static SCREEN *curses;
 
+#define FILE_TERM "xterm-256color"	/* what recordings are played on understands this */
 #define PASTE_ON "\033[?2004h"
 #define PASTE_OFF "\033[?2004l"
 
@@ -109,6 +110,12 @@ static void setup_modes(rk_screen *s, bool mouse)
 	emit(PASTE_ON);
 }
 
+static void setup_colors(rk_screen *s, bool wanted)
+{
+	if (has_colors() && wanted && start_color() == OK && use_default_colors() == OK)
+		s->n_color = COLORS >= 1 << 24 ? 1 << 24 : COLORS >= 256 ? 256 : COLORS >= 16 ? 16 : 8;
+}
+
 int rk_screen_open(rk_screen *s, const rk_screen_cfg *cfg, rk_err *e)
 {
 	const char *term = getenv("TERM");
@@ -142,9 +149,38 @@ int rk_screen_open(rk_screen *s, const rk_screen_cfg *cfg, rk_err *e)
 	add_restore(keypad_local);
 	on_screen = s->open = true;
 	s->utf8 = !cfg->ascii && !strcmp(nl_langinfo(CODESET), "UTF-8");
-	if (has_colors() && wants_color(cfg->color) && start_color() == OK && use_default_colors() == OK)
-		s->n_color = COLORS >= 1 << 24 ? 1 << 24 : COLORS >= 256 ? 256 : COLORS >= 16 ? 16 : 8;
+	setup_colors(s, wants_color(cfg->color));
 	setup_modes(s, cfg->mouse);
+	return 0;
+}
+
+int rk_screen_open_file(rk_screen *s, FILE *f, int cols, int rows, rk_err *e)
+{
+	char size[16];
+
+	*s = (rk_screen){ .fd = -1 };
+	tty_in = fopen("/dev/null", "re");
+	if (!tty_in)
+		return rk_fail(e, RK_EFAIL, "/dev/null: %s", strerror(errno));
+	snprintf(size, sizeof size, "%d", rows);
+	setenv("LINES", size, 1);	/* before curses starts, which takes scrolling regions and the like from its first size */
+	snprintf(size, sizeof size, "%d", cols);
+	setenv("COLUMNS", size, 1);
+	curses = newterm(FILE_TERM, f, tty_in);
+	if (!curses) {
+		fclose(tty_in);
+		return rk_fail(e, RK_EFAIL, FILE_TERM " is not in the terminal database; install it (Debian: ncurses-base)");
+	}
+	typeahead(-1);		/* /dev/null always has something to read, for which curses would leave frames half drawn */
+	s->open = true;
+	s->utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
+	setup_colors(s, true);
+	refresh();		/* goes to the alternate screen: dropped, so that the last frame stays where the recording is played */
+	if (ftruncate(fileno(f), 0) || lseek(fileno(f), 0, SEEK_SET)) {
+		rk_fail(e, RK_EFAIL, "screen: %s", strerror(errno));
+		rk_screen_close(s);
+		return -1;
+	}
 	return 0;
 }
 
@@ -153,11 +189,14 @@ void rk_screen_close(rk_screen *s)
 	if (!s->open)
 		return;
 	s->open = false;
-	rk_screen_mouse(s, false);
-	emit(PASTE_OFF);
+	if (s->fd >= 0) {
+		rk_screen_mouse(s, false);
+		emit(PASTE_OFF);
+	}
 	endwin();
 	on_screen = false;
-	tcsetattr(saved_fd, TCSADRAIN, &saved);
+	if (s->fd >= 0)
+		tcsetattr(saved_fd, TCSADRAIN, &saved);
 	delscreen(curses);
 	if (tty_in != stdin)
 		fclose(tty_in);

@@ -6,6 +6,7 @@
 #ifndef RK_TUI_SCREEN_H
 #define RK_TUI_SCREEN_H
 
+#include <stdio.h>
 #include "tui/keys.h"
 #include "tui/theme.h"
 
@@ -20,13 +21,16 @@ typedef struct rk_screen_cfg {
 typedef struct rk_screen {
 	bool open, utf8, mouse;
 	int n_color;		/* 0, 8, 16, 256, or 1 << 24 */
-	int fd;			/* of the keyboard */
+	int fd;			/* of the keyboard; -1: none */
 	int mouse_x, mouse_y, mouse_wheel;	/* of the last RK_KEY_MOUSE; wheel: -1 up, 1 down, 0 a click */
 	const rk_theme *theme;
 } rk_screen;
 
 /* Keys come from standard input where that is a terminal, else from /dev/tty.  Errors leave the terminal untouched. */
 int rk_screen_open(rk_screen *s, const rk_screen_cfg *cfg, rk_err *e);
+/* The screen of an xterm of that size without a terminal and without keys: its bytes go to the descriptor of f, an empty
+ * file, and the caller takes them out.  f must outlive the screen. */
+int rk_screen_open_file(rk_screen *s, FILE *f, int cols, int rows, rk_err *e);
 void rk_screen_close(rk_screen *s);
 /* Leaves the terminal to a shell, and takes it back (also after a resize meanwhile). */
 void rk_screen_suspend(rk_screen *s);

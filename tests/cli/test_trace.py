@@ -173,7 +173,7 @@ def test_newer_and_foreign_files_are_refused(tmp_path, shadowed):
     broken = tmp_path / "broken.jsonl"
     rows = text.splitlines(keepends=True)
     broken.write_text("".join(rows[:5]) + "{]\n" + "".join(rows[5:]))
-    for command in (["replay"], ["stats"], ["export", "-o", tmp_path / "x"]):
+    for command in (["replay"], ["stats"], ["export", "-o", tmp_path / "x"], ["export", "--to", "asciicast", "-o", tmp_path / "x"]):
         assert f"{broken}:6: not JSON" in run(*command, broken, status=1).stderr
     assert not (tmp_path / "x").exists()
     assert "not a trace" in run("stats", MODEL, status=1).stderr
@@ -248,9 +248,45 @@ def test_html_needs_nothing_else(tmp_path, shadowed):
     assert len(data["lanes"][0]["cells"]) == data["layers"] == lines(path)[0]["model"]["n_layer"]
 
 
+def test_asciicast_is_the_replayed_screen(tmp_path, shadowed):
+    pyte = pytest.importorskip("pyte")
+    path, live = shadowed
+    cast = run("export", path, "--to", "asciicast", "--size", "140x45", "-o", "-").stdout
+    head, *rows = (json.loads(line) for line in cast.splitlines())
+    recorded = lines(path)
+    assert (head["version"], head["width"], head["height"], head["title"]) == (2, 140, 45, recorded[0]["model"]["name"])
+    assert time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(head["timestamp"])) == recorded[0]["started"][:19]
+    times = [t for t, _, _ in rows]
+    assert times == sorted(times) and times[0] == 0 and {code for _, code, _ in rows} == {"o"}
+    assert times[-1] == pytest.approx(recorded[-1]["t"] / 1e9, abs=0.1)	# a frame later at most
+    assert all(b - a >= 0.066 for a, b in zip(times, times[1:-1]))
+    assert rows[-1][2] == "\033[m\033[45;1H\033[?25h" and "\033[?1049" not in cast and "\\u001B[?1049" not in cast
+    screen = pyte.Screen(140, 45)
+    stream = pyte.Stream(screen)
+    seen = []
+    for _, _, text in rows:
+        stream.feed(text)
+        seen.append("\n".join(screen.display))
+    assert "ready" in seen[-1] and "ready" not in seen[len(seen) // 2]
+    assert "refreshkv:k=" in seen[-1] and "Effective stride" in seen[-1] and "Occupancy" in seen[-1]
+    chat = " ".join(" ".join(row.split("│")[0] for row in screen.display).split())
+    assert " ".join(live.stdout.split())[-60:] in chat
+    assert all(row.count("│") <= 1 and len(row) == 140 for row in screen.display)
+
+    # neither a terminal nor the user's settings nor the clock decide what is in it
+    other = {"LINES": "9", "COLUMNS": "30", "TERM": "dumb", "COLORTERM": "truecolor", "NO_COLOR": "1", "LC_ALL": "C"}
+    assert run("export", path, "--to", "asciicast", "--size", "140x45", "-o", "-", env={**os.environ, **other}).stdout == cast
+    fast = run("export", path, "--to", "asciicast", "--speed", 4, "-o", "-").stdout.splitlines()
+    assert json.loads(fast[-1])[0] == pytest.approx(recorded[-1]["t"] / 4e9, abs=0.1) and json.loads(fast[0])["width"] == 120
+    assert "No space left" in run("export", path, "--to", "asciicast", "-o", "/dev/full", status=1).stderr
+    for size in ("10x10", "120", "120x", "x40", "120x40x", "501x40", "120x201", "-120x40", "99999999999999999999x40"):
+        assert "--size" in run("export", path, "--to", "asciicast", "--size", size, status=2).stderr
+
+
 def test_names_of_exports(shadowed):
     path, _ = shadowed
     run("export", path)
     run("export", path, "--to", "svg", "--pane", "stride")
     run("export", path, "--to", "chrome")
-    assert {p.name for p in path.parent.iterdir()} >= {"a.html", "a.stride.svg", "a.chrome.json"}
+    run("export", path, "--to", "asciicast")
+    assert {p.name for p in path.parent.iterdir()} >= {"a.html", "a.stride.svg", "a.chrome.json", "a.cast"}
