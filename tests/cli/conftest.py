@@ -21,8 +21,7 @@ class Program:
     """refreshkv(ARGS..., stdin=bytes or None) -> CompletedProcess with bytes in stdout and stderr."""
 
     def __init__(self, home):
-        self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8",
-                    "OMP_WAIT_POLICY": "passive"}	# tests may run beside others: threads that wait must not spin
+        self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "RK_ISA"):
             if name in os.environ:
                 self.env[name] = os.environ[name]

@@ -118,7 +118,7 @@ def term(tmp_path, home):
 
     def start(*args, cols=120, rows=40, env=(), stdin=None, program=PROGRAM):
         e = {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "TZ": "UTC",
-             "OMP_WAIT_POLICY": "passive", **dict(env)}
+             "LSAN_OPTIONS": os.environ.get("LSAN_OPTIONS", ""), **dict(env)}
         e = {k: v for k, v in e.items() if v is not None}
         t = Term([program, *args], cols, rows, e, stdin, tmp_path)
         opened.append(t)

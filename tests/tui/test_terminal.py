@@ -147,7 +147,8 @@ def test_color_options(replay):
 
 @pytest.mark.parametrize("name", ["xterm", "vt100", "linux", "tmux-256color", "screen"])
 def test_other_terminals(replay, name):
-    t = replay(env={"TERM": name})
+    # On "linux" ncurses loads libgpm and unloads it again: what that leaks (10 bytes) no suppression can name.
+    t = replay(env={"TERM": name, "ASAN_OPTIONS": "detect_leaks=0" if name == "linux" else ""})
     t.wait("ready")
     t.send("q")
     assert t.end() == 0
