@@ -201,7 +201,7 @@ def test_device_as_output_is_not_replaced(refreshkv, tiny, text):
 def test_not_enough_memory(refreshkv, make_tiny, text):
     limit = 2 << 30
     big = make_tiny(n_ctx=1 << 24, n_layer=24)	# a million tokens take 24 layers x 2 KV heads x 16 x (K and V) x f16 = 3.2 GB
-    r = refreshkv("run", "-m", big, "-f", text, "-n", 1 << 20, "--policy", "vanilla",
+    r = refreshkv("run", "-m", big, "-f", text, "-n", 1 << 20, "--policy", "vanilla", timeout=60,
                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
     err = one_line(r, MEMORY)
     assert "-n" in err and "MB" in err
