@@ -4,18 +4,13 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 
 #define FAR_NS 4e18	/* a century: what a very slow replay waits at most, so that it can be added to a clock */
 
 static int64_t now(const rk_replay *r)
 {
-	struct timespec t;
-
-	if (r->clock)
-		return *r->clock;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
+	return r->clock ? *r->clock : rk_clock_ns();
 }
 
 /* Reads one event ahead; false at the end.  A damaged line is told as the engine tells an error. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "engine/reply.h"
 
@@ -69,14 +70,6 @@ static void cmd_free(struct cmd *c)
 	*c = (struct cmd){ 0 };
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 static bool stopped(const rk_engine *g)
 {
 	return atomic_load(&g->stop_upto) >= g->seq;
@@ -114,13 +107,13 @@ static int on_prefill(void *ctx, int done, int total)
 	rk_event ev = { .type = RK_EV_PREFILL, .lane = (int8_t)g->prefill_lane };
 
 	if (done == 0) {
-		g->prefill_ns = now_ns();
+		g->prefill_ns = rk_clock_ns();
 		if (g->prefill_lane < 0)
 			emit_start(g);
 	}
 	ev.prefill.done = done;
 	ev.prefill.total = total;
-	ev.prefill.ns = now_ns() - g->prefill_ns;
+	ev.prefill.ns = rk_clock_ns() - g->prefill_ns;
 	rk_event_push(g->events, &ev, NULL, 0);
 	return stopped(g);
 }
@@ -164,7 +157,7 @@ static void wait_for_turn(rk_engine *g, int64_t *last_ns)
 	for (;;) {
 		apply_waiting_changes(g);
 		pthread_mutex_lock(&g->lock);
-		int64_t now = now_ns(), until = g->tok_per_s > 0 ? *last_ns + (int64_t)(1e9 / (double)g->tok_per_s) : 0;
+		int64_t now = rk_clock_ns(), until = g->tok_per_s > 0 ? *last_ns + (int64_t)(1e9 / (double)g->tok_per_s) : 0;
 		bool go = stopped(g) || (g->paused ? g->may_step > 0 : now >= until);
 		if (go && g->paused && g->may_step > 0)
 			g->may_step--;
@@ -184,7 +177,7 @@ static void wait_for_turn(rk_engine *g, int64_t *last_ns)
 		if (go)
 			break;
 	}
-	*last_ns = now_ns();
+	*last_ns = rk_clock_ns();
 }
 
 /* Replies until every lane is done, stopped or out of room. */

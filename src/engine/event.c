@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 
 #define PAYLOAD_ALIGN 8	/* payloads are read in place, and some are arrays of structs */
 
@@ -118,21 +119,13 @@ static void wake(rk_event_ring *r)
 	}
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 void rk_event_push(rk_event_ring *r, const rk_event *ev, const void *payload, size_t size)
 {
 	rk_event e = *ev;
 	bool fits = size <= r->n_byte / 2;	/* a larger one may not fit even an empty ring, where its middle is the end */
 
 	if (!e.t_ns)	/* an event that is handed on keeps its time */
-		e.t_ns = now_ns();
+		e.t_ns = rk_clock_ns();
 	for (;;) {
 		if (r->unsaid) {
 			rk_event gap = { .type = RK_EV_GAP, .lane = -1, .t_ns = e.t_ns, .gap.lost = r->unsaid };
@@ -154,7 +147,7 @@ void rk_event_push(rk_event_ring *r, const rk_event *ev, const void *payload, si
 int rk_event_next(rk_event_ring *r, rk_event *ev, const void **payload, int timeout_ms)
 {
 	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
-	int64_t until = timeout_ms >= 0 ? now_ns() + timeout_ms * 1000000LL : 0;
+	int64_t until = timeout_ms >= 0 ? rk_clock_ns() + timeout_ms * 1000000LL : 0;
 
 	if (r->held) {
 		const rk_event *old = &r->ev[tail & (r->n_event - 1)];
@@ -173,7 +166,7 @@ int rk_event_next(rk_event_ring *r, rk_event *ev, const void **payload, int time
 		(void)drained;	/* fails when there was none */
 		if (atomic_load(&r->head) != tail)
 			continue;
-		int left = timeout_ms < 0 ? -1 : (int)((until - now_ns() + 999999) / 1000000);
+		int left = timeout_ms < 0 ? -1 : (int)((until - rk_clock_ns() + 999999) / 1000000);
 		if (timeout_ms >= 0 && left <= 0)
 			return 0;	/* asleep stays set, so that rk_event_fd wakes an outer poll() */
 		struct pollfd p = { .fd = r->fd, .events = POLLIN };

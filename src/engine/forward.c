@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "engine/session.h"
 
 /* Backend memory, f32; R = rows = the largest of chunk, lanes and the shadow's batch, E = n_embd, Q = n_head*head_dim, KV = n_kv_head*head_dim. */
@@ -109,14 +109,6 @@ void rk_act_free(rk_session *s)
 	free(a->pos);
 	free(a);
 	s->act = NULL;
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
 /* x += W_o att; x += FFN(norm(x)), for n rows: the part of a layer that comes after attention. */
@@ -241,11 +233,11 @@ static void step_operations(rk_session *s, rk_lane_cache *const lanes[], rk_step
 		for (int j = 0; j < n; j++) {
 			rk_lane_cache *c = lanes[j];
 			size_t jq = (size_t)j * qd, jk = (size_t)j * kvd;
-			int64_t t = now_ns();
+			int64_t t = rk_clock_ns();
 			if (c->keeps_full)
 				append(s, &c->tail, l, c->tail.len, a->k + jk, a->v + jk, 1);
 			op->attn_decode(b, l, &c, 1, a->q_pre + jq, a->q + jq, a->k + jk, a->v + jk, a->att + jq, &reports[j]);
-			ns_attn[j] += now_ns() - t;
+			ns_attn[j] += rk_clock_ns() - t;
 		}
 		after_attention(s, &b->w->layer[l], a->x, a->att, n, RK_DECODE);
 	}
@@ -259,7 +251,7 @@ void rk_forward_step(rk_session *s, const int *lanes, const int32_t *ids, int n)
 	struct rk_act *a = s->act;
 	rk_lane_cache *c[RK_MAX_LANE];
 	rk_step_report *r[RK_MAX_LANE];
-	int64_t t0 = now_ns(), ns_attn[RK_MAX_LANE] = { 0 };
+	int64_t t0 = rk_clock_ns(), ns_attn[RK_MAX_LANE] = { 0 };
 
 	for (int j = 0; j < n; j++) {
 		c[j] = &s->lane[lanes[j]];
@@ -277,7 +269,7 @@ void rk_forward_step(rk_session *s, const int *lanes, const int32_t *ids, int n)
 		c[j]->force_full = false;
 	}
 	deliver(s, lanes, n);
-	s->ns_shared = now_ns() - t0;
+	s->ns_shared = rk_clock_ns() - t0;
 	for (int j = 0; j < n; j++)
 		s->ns_shared -= s->ns_attn[lanes[j]] = ns_attn[j];
 }
@@ -304,9 +296,9 @@ void rk_forward_shadow(rk_session *s, const int32_t *ids, int n, float *logits, 
 		op->kv_append(b, &c->tail, l, at, a->k, a->v, n);
 		if (l == timed) {
 			size_t j = (size_t)(n - 1);
-			int64_t t = now_ns();
+			int64_t t = rk_clock_ns();
 			op->attn_decode(b, l, &c, 1, a->q_pre + j * qd, a->q + j * qd, a->k + j * kvd, a->v + j * kvd, a->att, &rep);
-			*ns_attn = (now_ns() - t) * hp->n_layer;
+			*ns_attn = (rk_clock_ns() - t) * hp->n_layer;
 		}
 		op->attn_prefill(b, l, &s->prompt, &c->tail, at, a->q, n, a->att, NULL);
 		after_attention(s, &b->w->layer[l], a->x, a->att, n, RK_DECODE);

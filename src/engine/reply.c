@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/utf8.h"
 
 /* Tokens of lane 0 that the vanilla shadow has not scored yet.  Its distribution for y[i] follows from feeding x[i]. */
@@ -188,21 +188,13 @@ static void report_token(rk_reply *r, int lane, int32_t id, bool forced)
 	r->lane[lane].n_token++;
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 int rk_reply_catch_up(rk_reply *r, rk_err *e)
 {
 	struct rk_shadow *w = r->shadow;
 	size_t n_vocab = (size_t)r->s->b->hp->n_vocab;
 	float lse[RK_SHADOW_BATCH];
 	int32_t argmax[RK_SHADOW_BATCH];
-	int64_t t = now_ns(), ns_attn;
+	int64_t t = rk_clock_ns(), ns_attn;
 
 	if (!w || !w->n)
 		return 0;
@@ -215,7 +207,7 @@ int rk_reply_catch_up(rk_reply *r, rk_err *e)
 		ev.shadow.lse = lse[i];
 		ev.shadow.kl = kl(r, own, lse[i], w->lane + (size_t)i * n_vocab, w->lane_lse[i]);
 		ev.shadow.same_top1 = argmax[i] == w->lane_argmax[i];
-		ev.shadow.ns = (now_ns() - t) / w->n;
+		ev.shadow.ns = (rk_clock_ns() - t) / w->n;
 		ev.shadow.ns_vanilla_attn = ns_attn;
 		rk_event_push(r->events, &ev, NULL, 0);
 	}

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "trace/digest.h"
 #include "trace/sink.h"
 
@@ -34,14 +34,6 @@ struct rk_recorder {
 	int64_t t0;		/* what the trace counts time from */
 	int64_t said;		/* losses of the queue that are in the trace */
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 /* ---- the recorder's thread ---- */
 
@@ -93,7 +85,7 @@ static int record(rk_recorder *r, rk_err *e)
 	for (;;) {
 		/* Stopping is said first, then the queue is woken: what it still holds is written. */
 		bool stop = atomic_load(&r->stop);
-		int64_t left = due - now_ns();
+		int64_t left = due - rk_clock_ns();
 		int wait_ms = stop ? 0 : !due ? -1 : left > 0 ? (int)((left + 999999) / 1000000) : 0;
 		int got = rk_event_next(r->queue, &ev, &payload, wait_ms);
 		if (!got && stop)
@@ -101,8 +93,8 @@ static int record(rk_recorder *r, rk_err *e)
 		if (got && add_event(r, &ev, payload, e))
 			return -1;
 		if (!due && rk_sink_waiting(r->sink))
-			due = now_ns() + FLUSH_NS;
-		if (due && (now_ns() >= due || rk_sink_waiting(r->sink) > FLUSH_BYTES)) {
+			due = rk_clock_ns() + FLUSH_NS;
+		if (due && (rk_clock_ns() >= due || rk_sink_waiting(r->sink) > FLUSH_BYTES)) {
 			if (rk_sink_flush(r->sink, e))
 				return -1;
 			atomic_store(&r->bytes, rk_sink_bytes(r->sink));
@@ -144,7 +136,7 @@ int rk_recorder_open(rk_recorder **out, const char *path, bool force, bool wait,
 	if (!r)
 		return rk_fail(e, RK_ENOMEM, "%s: no memory to record", path);
 	r->head = *h;
-	r->t0 = now_ns();
+	r->t0 = rk_clock_ns();
 	if (h->prompt) {
 		r->head.prompt = malloc(((size_t)h->n_prompt + 1) * sizeof *h->prompt);
 		if (r->head.prompt)
@@ -199,7 +191,7 @@ int64_t rk_recorder_bytes(const rk_recorder *r)
 /* What was lost last may have found no room for its gap in the queue. */
 static int add_last_gap(rk_recorder *r, int64_t lost, rk_err *e)
 {
-	rk_event gap = { .type = RK_EV_GAP, .lane = FORWARDED, .t_ns = now_ns(), .gap.lost = lost - r->said };
+	rk_event gap = { .type = RK_EV_GAP, .lane = FORWARDED, .t_ns = rk_clock_ns(), .gap.lost = lost - r->said };
 
 	return gap.gap.lost > 0 ? add_event(r, &gap, NULL, e) : 0;
 }

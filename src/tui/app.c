@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "tui/pane.h"
 #include "tui/saved.h"
 #include "tui/script.h"
@@ -74,14 +75,6 @@ static void release_all(void)
 		catch(crashes[i], SIG_DFL);
 	close(pipe_fd[0]);
 	close(pipe_fd[1]);
-}
-
-static int64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
 /* ---- the state ---- */
@@ -228,7 +221,7 @@ static int loop(rk_ui *ui, rk_script *script)
 		struct pollfd p[3] = { { .fd = ui->screen.fd, .events = POLLIN }, { .fd = pipe_fd[0], .events = POLLIN },
 		                       { .fd = ui->dirty ? -1 : ui->feed->fd, .events = POLLIN } };
 		poll(p, 3, sleep_ms(ui, next_frame, script->at < script->n));
-		ui->now_ns = clock_ns();
+		ui->now_ns = rk_clock_ns();
 		fatal = read_signals(ui);
 		if (p[0].revents & (POLLHUP | POLLERR | POLLNVAL))
 			ui->quit = true;
@@ -283,7 +276,7 @@ int rk_app_run(rk_feed *feed, const rk_app_cfg *cfg, rk_err *e)
 		goto out;
 	if (open_screen(ui, cfg, e) == 0) {
 		rc = 0;
-		ui->now_ns = clock_ns();
+		ui->now_ns = rk_clock_ns();
 		if (cfg->lead)
 			rk_view_say(&ui->view, RK_ITEM_NOTE, cfg->lead);
 		if (cfg->first)
