@@ -3,7 +3,7 @@ import pathlib
 import re
 
 SRC = pathlib.Path(__file__).parent.parent / "src"
-ORDER = ["base", "model", "policy", "cache", "backend", "cpu", "engine", "trace", "tui", "cmd"]
+ORDER = ["base", "model", "policy", "cache", "backend", "cpu", "engine", "trace", "eval", "tui", "cmd"]
 
 
 def includes():
