@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include "base/rng.h"
 
 int rk_sampler_init(rk_sampler *s, const rk_sampling *cfg, int n_vocab, rk_err *e)
 {
@@ -19,17 +20,6 @@ void rk_sampler_free(rk_sampler *s)
 {
 	free(s->cand);
 	s->cand = NULL;
-}
-
-/* Uniform in [0, 1).  splitmix64 (Steele, Lea, Flood 2014): every seed gives a full-period stream. */
-static double draw(rk_sampler *s)
-{
-	uint64_t z = s->state += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	z ^= z >> 31;
-	return (double)(z >> 11) * 0x1p-53;
 }
 
 static int by_logit(const void *a, const void *b)
@@ -78,7 +68,7 @@ int32_t rk_sample(rk_sampler *s, const float *logits, int n_vocab, int32_t argma
 	double sum = 0, run = 0;
 	for (int i = 0; i < n; i++)
 		sum += exp((double)((s->cand[i].logit - top) / c->temp));
-	double at = draw(s) * sum;
+	double at = rk_rng_unit(&s->state) * sum;
 	for (int i = 0; i < n; i++) {
 		run += exp((double)((s->cand[i].logit - top) / c->temp));
 		if (at < run)

@@ -16,7 +16,7 @@ typedef struct rk_sampling {
 
 typedef struct rk_sampler {
 	rk_sampling cfg;
-	uint64_t state;				/* splitmix64 */
+	uint64_t state;				/* rng.h */
 	struct rk_cand { float logit; int32_t id; } *cand;	/* [n_vocab] work space; NULL when greedy */
 } rk_sampler;
 
