@@ -6,8 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/embedded.h"
+#include "tui/history.h"
 #include "tui/input.h"
 #include "tui/script.h"
 #include "tui/settings.h"
@@ -242,6 +244,55 @@ static void themes(void **state)
 	assert_int_equal(rk_color_nearest(0x010101, 16), 0);
 }
 
+/* A file of the user's own in folders that are made for it. */
+static void history_on_disk(void **state)
+{
+	char dir[] = "/tmp/refreshkv-history-XXXXXX", path[80], sub[80], long_one[RK_HISTORY_LINE + 2];
+	rk_input in = { 0 };
+	struct stat st;
+	rk_err e;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(sub, sizeof sub, "%s/state", dir);
+	snprintf(path, sizeof path, "%s/history", sub);
+	assert_int_equal(rk_history_load(&in, path, &e), 0);	/* not there: an empty one */
+	memset(long_one, 'x', sizeof long_one);
+	long_one[sizeof long_one - 1] = '\0';
+	assert_int_equal(rk_history_add(path, "two\nlines, a \\n and \\", &e), 0);
+	assert_int_equal(rk_history_add(path, long_one, &e), 0);	/* not kept */
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	FILE *f = fopen(path, "a");
+	fputs("bad \xff\n\nlast\ncut off", f);
+	fclose(f);
+	assert_int_equal(rk_history_load(&in, path, &e), 0);
+	assert_int_equal(in.n_history, 2);
+	assert_string_equal(in.history[0], "two\nlines, a \\n and \\");
+	assert_string_equal(in.history[1], "last");
+	rk_input_free(&in);
+
+	for (int i = 0; i < 2 * RK_HISTORY; i++) {	/* grows beyond its bound, and is cut back by the next program */
+		snprintf(long_one, sizeof long_one, "%04d%01000d", i, 0);
+		assert_int_equal(rk_history_add(path, long_one, &e), 0);
+	}
+	in = (rk_input){ 0 };
+	assert_int_equal(rk_history_load(&in, path, &e), 0);
+	assert_int_equal(in.n_history, RK_HISTORY);
+	assert_int_equal(strncmp(in.history[RK_HISTORY - 1], "0399", 4), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size < RK_HISTORY_FILE && (st.st_mode & 0777) == 0600);
+	rk_input_free(&in);
+
+	unlink(path);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(rk_history_add(path, "x", &e), -1);
+	assert_non_null(strstr(e.msg, path));
+	rmdir(path);
+	rmdir(sub);
+	rmdir(dir);
+}
+
 static void scripts(void **state)
 {
 	char path[] = "/tmp/refreshkv-keys-XXXXXX";
@@ -265,7 +316,7 @@ int main(void)
 		cmocka_unit_test(editing), cmocka_unit_test(history), cmocka_unit_test(a_huge_paste_is_cut_and_said_to_be),
 		cmocka_unit_test(wide_characters), cmocka_unit_test(numbers), cmocka_unit_test(key_names), cmocka_unit_test(key_conflicts),
 		cmocka_unit_test(settings_name_file_and_line), cmocka_unit_test(the_annotated_file_is_the_default), cmocka_unit_test(themes),
-		cmocka_unit_test(scripts),
+		cmocka_unit_test(history_on_disk), cmocka_unit_test(scripts),
 	};
 
 	setenv("LC_ALL", "C.UTF-8", 1);

@@ -1,9 +1,12 @@
 /* paths.c: see paths.h */
 #include "base/paths.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct { const char *env, *under_home; } dirs[] = {
@@ -36,6 +39,20 @@ int rk_path(char out[RK_PATH_MAX], enum rk_dir dir, const char *name, rk_err *e)
 	                 name ? name : "");
 	if (n < 0 || n >= RK_PATH_MAX)
 		return rk_fail(e, RK_EFAIL, "path under %.64s... is too long: %d bytes, limit %d", base, n, RK_PATH_MAX - 1);
+	return 0;
+}
+
+int rk_path_make_dirs(const char *path, rk_err *e)
+{
+	char dir[RK_PATH_MAX];
+
+	if (strlen(path) >= sizeof dir)
+		return rk_fail(e, RK_EFAIL, "path %.64s... is too long: limit %d bytes", path, RK_PATH_MAX - 1);
+	for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		snprintf(dir, sizeof dir, "%.*s", (int)(p - path), path);
+		if (mkdir(dir, 0700) && errno != EEXIST)
+			return rk_fail(e, RK_EFAIL, "%s: cannot make the folder: %s", dir, strerror(errno));
+	}
 	return 0;
 }
 

@@ -124,7 +124,7 @@ static void page(void)
 	     ".TP\n\\fBpaste\\fR \\fITEXT\\fR\nthe same as a bracketed paste; \\en is a new line\n.TP\n\\fB:\\fR\\fICOMMAND\\fR\nruns a command, such as \\fB:dump\\fR \\fIFILE\\fR\n"
 	     ".TP\n\\fBwait\\fR idle | reply | prefill | tokens \\fIN\\fR | \\fIMS\\fR\nwaits until the engine is in that state, for lane 0 to have N tokens, or some milliseconds\n"
 	     ".SH FILES\n.TP\n.I $XDG_CONFIG_HOME/refreshkv/refreshkv.yaml\nsettings; configs/refreshkv.yaml documents every key\n"
-	     ".TP\n.I $XDG_DATA_HOME/refreshkv/sessions/\nconversations saved by :save\n.TP\n.I $XDG_CACHE_HOME/refreshkv/models/\nmodels\n"
+	     ".TP\n.I $XDG_DATA_HOME/refreshkv/sessions/\nconversations saved by :save\n.TP\n.I $XDG_STATE_HOME/refreshkv/history\nquestions typed in earlier runs, unless the setting history is false\n.TP\n.I $XDG_CACHE_HOME/refreshkv/models/\nmodels\n"
 	     ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nno colours, unless \\-\\-color=always\n.TP\n.B COLORTERM\ntruecolor or 24bit: use 24-bit colours where the terminal database has them\n"
 	     ".TP\n.B ESCDELAY\nmilliseconds to tell Esc from a function key (25)\n"
 	     ".SH \"EXIT STATUS\"\n0 done, 1 failed, 2 wrong usage, 3 the model cannot be used, 4 not enough memory, 130 after Ctrl-C.");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "tui/history.h"
 #include "tui/pane.h"
 #include "tui/saved.h"
 
@@ -75,6 +76,8 @@ void rk_ui_ask(rk_ui *ui, const char *user)
 
 static void send(rk_ui *ui)
 {
+	rk_err e;
+
 	if (!ui->input.text || strspn(ui->input.text, " \n\t") == ui->input.len)
 		return;
 	if (busy(ui)) {
@@ -84,6 +87,10 @@ static void send(rk_ui *ui)
 	char *text = rk_input_take(&ui->input);
 	if (text)
 		rk_ui_ask(ui, text);
+	if (text && ui->history[0] && rk_history_add(ui->history, text, &e)) {
+		rk_ui_complain(ui, "%s", e.msg);
+		ui->history[0] = '\0';		/* said once */
+	}
 	free(text);
 }
 

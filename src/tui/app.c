@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "tui/history.h"
 #include "tui/pane.h"
 #include "tui/saved.h"
 #include "tui/script.h"
@@ -244,6 +245,19 @@ static int loop(rk_ui *ui, rk_script *script)
 
 /* ---- opening ---- */
 
+/* Without a history the program runs as well: what is wrong with it is said, once. */
+static void load_history(rk_ui *ui)
+{
+	rk_err e;
+
+	if (!ui->set.history || !ui->feed->ask)
+		return;
+	if (rk_path(ui->history, RK_DIR_STATE, "history", &e) || rk_history_load(&ui->input, ui->history, &e)) {
+		rk_ui_complain(ui, "%s", e.msg);
+		ui->history[0] = '\0';
+	}
+}
+
 static int open_screen(rk_ui *ui, const rk_app_cfg *cfg, rk_err *e)
 {
 	int cols, rows;
@@ -277,6 +291,7 @@ int rk_app_run(rk_feed *feed, const rk_app_cfg *cfg, rk_err *e)
 	if (open_screen(ui, cfg, e) == 0) {
 		rc = 0;
 		ui->now_ns = rk_clock_ns();
+		load_history(ui);
 		if (cfg->lead)
 			rk_view_say(&ui->view, RK_ITEM_NOTE, cfg->lead);
 		if (cfg->first)

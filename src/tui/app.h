@@ -7,6 +7,7 @@
 #ifndef RK_TUI_APP_H
 #define RK_TUI_APP_H
 
+#include "base/paths.h"
 #include "tui/chat_lines.h"
 #include "tui/input.h"
 #include "tui/layout.h"
@@ -70,6 +71,7 @@ typedef struct rk_ui {
 
 	bool dirty, quit;
 	bool interrupted;		/* the last key was Ctrl-C: another one quits */
+	char history[RK_PATH_MAX];	/* file that questions are kept in; "": none */
 	char session_name[64];		/* of the last :save or --resume; "": none */
 } rk_ui;
 

@@ -56,20 +56,26 @@ void rk_input_set(rk_input *in, const char *text)
 	rk_input_insert(in, text, strlen(text));
 }
 
+void rk_input_remember(rk_input *in, const char *text)
+{
+	if (in->n_history && !strcmp(in->history[in->n_history - 1], text))
+		return;
+	if (in->n_history == RK_HISTORY) {
+		free(in->history[0]);
+		memmove(in->history, in->history + 1, (RK_HISTORY - 1) * sizeof *in->history);
+		in->n_history--;
+	}
+	char *copy = strdup(text);
+	if (copy)
+		in->history[in->n_history++] = copy;
+}
+
 char *rk_input_take(rk_input *in)
 {
 	char *out = in->len ? strdup(in->text) : NULL;
 
-	if (out && (in->n_history == 0 || strcmp(in->history[in->n_history - 1], out))) {
-		if (in->n_history == RK_HISTORY) {
-			free(in->history[0]);
-			memmove(in->history, in->history + 1, (RK_HISTORY - 1) * sizeof *in->history);
-			in->n_history--;
-		}
-		char *copy = strdup(out);
-		if (copy)
-			in->history[in->n_history++] = copy;
-	}
+	if (out)
+		rk_input_remember(in, out);
 	in->back = 0;
 	rk_input_set(in, "");
 	return out;

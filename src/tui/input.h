@@ -23,6 +23,8 @@ void rk_input_set(rk_input *in, const char *text);	/* the cursor goes to the end
 void rk_input_insert(rk_input *in, const char *s, size_t len);
 /* The text, which is then empty and remembered in the history; the caller frees it.  NULL: empty or no memory. */
 char *rk_input_take(rk_input *in);
+/* Adds to the history, unless it is what was added last. */
+void rk_input_remember(rk_input *in, const char *text);
 /* An editing key or a character; false: not for an editor.  Up and Down go through the history at the first and last line. */
 bool rk_input_key(rk_input *in, enum rk_action a, int32_t key);
 /* Lines it takes at this width, at least 1. */

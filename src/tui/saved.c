@@ -6,7 +6,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/paths.h"
 
@@ -43,18 +42,6 @@ rk_said *rk_saved_turns(const rk_ui *ui, int *n, rk_err *e)
 		at += len + 1;
 	}
 	return out;
-}
-
-static int make_dirs(char *path, rk_err *e)
-{
-	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-		*p = '\0';
-		int rc = mkdir(path, 0700);
-		*p = '/';
-		if (rc && errno != EEXIST)
-			return rk_fail(e, RK_EFAIL, "%s: cannot make the folder: %s", path, strerror(errno));
-	}
-	return 0;
 }
 
 static int session_path(const char *name, char out[RK_PATH_MAX], rk_err *e)
@@ -112,7 +99,7 @@ int rk_saved_write(const rk_ui *ui, const char *name, rk_err *e)
 	char path[RK_PATH_MAX];
 	json_t *root = NULL;
 
-	if (session_path(name, path, e) || make_dirs(path, e) || !(root = to_json(ui, e)))
+	if (session_path(name, path, e) || rk_path_make_dirs(path, e) || !(root = to_json(ui, e)))
 		return -1;
 	int rc = write_whole(path, root, e);
 	json_decref(root);

@@ -97,6 +97,12 @@ static void emit(const char *s)
 
 static void setup_modes(rk_screen *s, bool mouse)
 {
+	/* marks of a paste, and cursor keys as terminals send them that ignore the application mode asked for */
+	static const struct { const char *bytes; int key; } known[] = {
+		{ "\033[200~", KEY_MAX + 1 }, { "\033[201~", KEY_MAX + 2 }, { "\033[A", KEY_UP }, { "\033[B", KEY_DOWN },
+		{ "\033[C", KEY_RIGHT }, { "\033[D", KEY_LEFT }, { "\033[H", KEY_HOME }, { "\033[F", KEY_END },
+	};
+
 	cbreak();
 	noecho();
 	nonl();
@@ -104,8 +110,8 @@ static void setup_modes(rk_screen *s, bool mouse)
 	nodelay(stdscr, TRUE);
 	intrflush(stdscr, FALSE);
 	curs_set(0);
-	define_key("\033[200~", KEY_MAX + 1);
-	define_key("\033[201~", KEY_MAX + 2);
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		define_key(known[i].bytes, known[i].key);
 	rk_screen_mouse(s, mouse);
 	emit(PASTE_ON);
 }

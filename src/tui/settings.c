@@ -14,19 +14,20 @@ static const rk_opt rows[] = {
 	{ "ascii", 0, RK_OPT_FLAG, offsetof(rk_settings, ascii), .def = "false" },
 	{ "shade", 0, RK_OPT_FLAG, offsetof(rk_settings, shade), .def = "true" },
 	{ "shadow", 0, RK_OPT_FLAG, offsetof(rk_settings, shadow), .def = "true" },
+	{ "history", 0, RK_OPT_FLAG, offsetof(rk_settings, history), .def = "true" },
 	{ 0 }
 };
 
 void rk_settings_default(rk_settings *s, rk_err *e)
 {
-	*s = (rk_settings){ .mouse = true, .shade = true, .shadow = true };
+	*s = (rk_settings){ .mouse = true, .shade = true, .shadow = true, .history = true };
 	rk_keymap_default(&s->keys);
 	rk_theme_load(&s->theme, "default", e);
 }
 
 static int on_line(void *arg, const char *key, const char *value, int line, rk_err *e)
 {
-	static const char *const names[] = { "theme", "policy", "mouse", "ascii", "shade", "shadow", "keys" };
+	static const char *const names[] = { "theme", "policy", "mouse", "ascii", "shade", "shadow", "history", "keys" };
 	rk_settings *s = arg;
 	rk_policy ignored;
 	char hint[200];
@@ -45,7 +46,7 @@ static int on_line(void *arg, const char *key, const char *value, int line, rk_e
 	for (const rk_opt *r = rows; r->name; r++)
 		if (!strcmp(key, r->name))
 			return rk_opt_value_set(r, s, r->name, value, e);
-	return rk_fail(e, RK_EUSAGE, "unknown setting '%.64s'; %s", key, rk_near_hint(hint, sizeof hint, key, names, 7));
+	return rk_fail(e, RK_EUSAGE, "unknown setting '%.64s'; %s", key, rk_near_hint(hint, sizeof hint, key, names, (int)(sizeof names / sizeof *names)));
 }
 
 int rk_settings_load(rk_settings *s, const char *path, rk_err *e)

@@ -12,7 +12,7 @@
 typedef struct rk_settings {
 	rk_theme theme;
 	rk_keymap keys;
-	bool mouse, ascii, shade, shadow;
+	bool mouse, ascii, shade, shadow, history;
 	char policy[160];		/* RK_SPEC_MAX; "": the program's default */
 } rk_settings;
 

@@ -122,6 +122,32 @@ def test_save_resume_and_export(chat, home, tmp_path):
     assert t.end() == 0
 
 
+def test_questions_are_remembered_from_run_to_run(chat, home):
+    kept = home / ".local/state/refreshkv/history"
+    config = home / "off.yaml"
+    config.write_text("history: false\n")
+
+    def up(*args):
+        t = chat("-n", "4", *args)
+        t.wait("Type a question")
+        t.send("\x1bOA")
+        return t
+
+    t = up()
+    ask(t, "the first question")
+    assert kept.read_text() == "the first question\n"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    leave(t)
+    t = up()
+    t.wait("the first question")	# in the editor
+    t.send("\x15\x04")
+    assert t.end() == 0
+    t = up("--config", config)
+    ask(t, "a private one")
+    leave(t)
+    assert kept.read_text() == "the first question\n" and "the first question" not in t.text()
+
+
 def test_damaged_session_is_refused_and_kept(chat, home):
     folder = home / ".local/share/refreshkv/sessions"
     folder.mkdir(parents=True)
