@@ -35,7 +35,9 @@ ifdef CUDA
 OBJ += $(CU:%.cu=$(BUILD)/%.o)
 CPPFLAGS += -DRK_CUDA
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC))))
-LDLIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -lstdc++ -ldl -lrt
+# lib64 of the toolkit, lib of the packages on PyPI
+CUDA_LIB := $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib))
+LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(CUDA_LIB) -lcudart_static -l:libcublas.so.13 -lstdc++ -ldl -lrt
 endif
 LIB := $(filter-out $(BUILD)/src/main.o,$(OBJ))
 EMU := $(CU:kernels/%.cu=$(BUILD)/emu/%.o) $(BUILD)/emu/emu.o $(BUILD)/emu/backend.o \
@@ -161,11 +163,11 @@ $(BUILD)/emu/emu.o: tests/cuda_emu/emu.cpp
 $(BUILD)/emu/backend.o: src/backend/backend.c
 	@mkdir -p $(@D); echo "  CC    $<"; $(CC) $(CPPFLAGS) -DRK_CUDA $(CFLAGS) -c -o $@ $<
 
-# sm_80 and sm_90 in machine code, PTX for what comes after.  Figures of ptxas go beside the object.
+# sm_80 and sm_90 in machine code, PTX for what comes after.  Figures of ptxas go beside the object, the compiler in front.
 $(BUILD)/kernels/%.o: kernels/%.cu
-	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -std=c++20 -O3 -lineinfo -Isrc -Ikernels -D_GNU_SOURCE -MMD -MP -MF $(@:.o=.d) \
+	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) --version | sed -n 's/.*, V/nvcc /p' >$(@:.o=.ptxas); $(NVCC) -std=c++20 -O3 -lineinfo -Isrc -Ikernels -D_GNU_SOURCE -MMD -MP -MF $(@:.o=.d) \
 		-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] -Xcompiler -Wall,-Wextra \
-		-Xptxas -v -c -o $@ $< 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas) >&2; exit 1; }
+		-Xptxas -v -c -o $@ $< 2>>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas) >&2; exit 1; }
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D); echo "  CC    $<"; $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<

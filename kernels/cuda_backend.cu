@@ -370,12 +370,13 @@ bool rk_cuda_usable(char why[128])
 	return usable(0, &p, why);
 }
 
-int rk_cuda_probe(int device, char isa[24], rk_err *e)
+int rk_cuda_probe(int device, char name[64], char isa[24], rk_err *e)
 {
 	cudaDeviceProp p;
 
 	if (check_gpu(device, &p, e))
 		return -1;
+	snprintf(name, 64, "cuda:%d %.50s", device, p.name);
 	snprintf(isa, 24, "sm_%d%d", p.major, p.minor);
 	return 0;
 }

@@ -3,7 +3,7 @@
 # checks, benchmark.  In under 4 minutes on 16 cores.  Exit status: 0 good, 1 something failed, 77 there is no GPU.
 # REFRESHKV_BUILD: a folder that already holds the CUDA=1 build (default build-cuda).  MODEL: the model file.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 
 out=${1:-device-check.json}
 build=${REFRESHKV_BUILD:-build-cuda}
@@ -26,11 +26,12 @@ step() {	# NAME COMMAND...: runs it, records pass or fail and seconds
 	printf '%s\t%s\t%d\n' "$name" "$verdict" $((SECONDS - t0)) | tee -a "$work/steps"
 }
 
+# shellcheck disable=SC2317	# called through step
 parity() {	# greedy text of every policy, GPU against CPU
 	local policy bad=0
 	for policy in vanilla refreshkv:qc=5,k=256 snapkv:k=256 h2o:k=256 streamingllm:k=256 refreshkv-nofull:k=256; do
 		for device in cpu cuda:0; do
-			"$build/refreshkv" run -q --exact --device $device -m "$MODEL" --policy "$policy" -f docs/handbook.md \
+			"$build/refreshkv" run -q --exact --device "$device" -m "$MODEL" --policy "$policy" -f docs/handbook.md \
 				-p "What does the program show?" -n 48 >"$work/$device.txt" || bad=1
 		done
 		if cmp -s "$work/cpu.txt" "$work/cuda:0.txt"; then
@@ -41,7 +42,7 @@ parity() {	# greedy text of every policy, GPU against CPU
 			bad=1
 		fi
 	done
-	return $bad
+	return "$bad"
 }
 
 step build make CUDA=1 BUILD="$build" "$build/refreshkv" "$build/tests/device_ops"

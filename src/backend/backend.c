@@ -21,8 +21,9 @@ int rk_cuda_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, i
 	return rk_fail(e, RK_EUSAGE, "device cuda:%d: this build has no CUDA; use --device cpu", device);
 }
 
-int rk_cuda_probe(int device, char isa[24], rk_err *e)
+int rk_cuda_probe(int device, char name[64], char isa[24], rk_err *e)
 {
+	(void)name;
 	(void)isa;
 	return rk_fail(e, RK_EUSAGE, "device cuda:%d: this build has no CUDA; use --device cpu", device);
 }
@@ -50,6 +51,19 @@ static int parse_device(const char *name, int *gpu, char why[128], rk_err *e)
 	return rk_fail(e, RK_EUSAGE, "device %s: not one of auto, cpu, cuda:N", name);
 }
 
+/* The CPU's name: in a program for GPUs it says why it is not one of them. */
+static void name_cpu(char device[64], const char *why)
+{
+#ifdef RK_CUDA
+	if (*why) {
+		snprintf(device, 64, "cpu (%.50s)", why);
+		return;
+	}
+#endif
+	(void)why;
+	snprintf(device, 64, "cpu");
+}
+
 int rk_backend_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, rk_err *e)
 {
 	char why[128];
@@ -62,24 +76,22 @@ int rk_backend_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg
 		return rk_cuda_open(b, m, cfg, gpu, e);
 	if (rk_cpu_open(b, m, cfg, e))
 		return -1;
-#ifdef RK_CUDA
-	if (*why)	/* shown wherever the device is */
-		snprintf((*b)->device, sizeof (*b)->device, "cpu (%.50s)", why);
-#endif
+	name_cpu((*b)->device, why);
 	return 0;
 }
 
-int rk_backend_probe(const rk_backend_cfg *cfg, char isa[24], int *n_thread, rk_err *e)
+int rk_backend_probe(const rk_backend_cfg *cfg, char device[64], char isa[24], int *n_thread, rk_err *e)
 {
 	char why[128];
 	int gpu;
 
 	if (parse_device(cfg->device, &gpu, why, e))
 		return -1;
-	if (gpu == USE_CPU)
-		return rk_cpu_probe(cfg, isa, n_thread, e);
 	*n_thread = 1;
-	return rk_cuda_probe(gpu, isa, e);
+	if (gpu != USE_CPU)
+		return rk_cuda_probe(gpu, device, isa, e);
+	name_cpu(device, why);
+	return rk_cpu_probe(cfg, isa, n_thread, e);
 }
 
 void rk_backend_close(rk_backend *b)

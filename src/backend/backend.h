@@ -118,15 +118,15 @@ struct rk_backend {
  * CPU path; one that this machine lacks is an error that says so. */
 int rk_backend_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, rk_err *e);
 void rk_backend_close(rk_backend *b);	/* NULL is fine */
-/* What rk_backend_open would choose for cfg, without a model: isa as in rk_backend, threads.  The same errors. */
-int rk_backend_probe(const rk_backend_cfg *cfg, char isa[24], int *n_thread, rk_err *e);
+/* What rk_backend_open would choose for cfg, without a model: device and isa as in rk_backend, threads.  The same errors. */
+int rk_backend_probe(const rk_backend_cfg *cfg, char device[64], char isa[24], int *n_thread, rk_err *e);
 
 /* The devices that rk_backend_open chooses from; declared here because backend must not include what lies right of it. */
 int rk_cpu_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, rk_err *e);
 int rk_cpu_probe(const rk_backend_cfg *cfg, char isa[24], int *n_thread, rk_err *e);
 /* GPU number `device`, in a program that is built with CUDA (RK_CUDA). */
 int rk_cuda_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, int device, rk_err *e);
-int rk_cuda_probe(int device, char isa[24], rk_err *e);
+int rk_cuda_probe(int device, char name[64], char isa[24], rk_err *e);
 /* Is there a GPU that can be used?  No: why says what is missing. */
 bool rk_cuda_usable(char why[128]);
 

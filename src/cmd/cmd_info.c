@@ -41,7 +41,7 @@ const rk_opt_cmd rk_cmd_info_opt = {
 
 /* All that is shown, gathered first, so that text and JSON say the same. */
 struct facts {
-	char isa[24];
+	char device[64], isa[24];
 	int n_thread;
 	char dir[4][RK_PATH_MAX], default_model[RK_PATH_MAX];
 	bool has_default;
@@ -62,7 +62,7 @@ static const char *const dir_name[] = { "config", "data", "cache", "state" };
 static int gather_machine(struct facts *f, const struct opts *o, rk_err *e)
 {
 	rk_backend_cfg cfg = { .device = o->engine.device, .n_thread = o->engine.threads, .exact = o->engine.exact };
-	if (rk_backend_probe(&cfg, f->isa, &f->n_thread, e))
+	if (rk_backend_probe(&cfg, f->device, f->isa, &f->n_thread, e))
 		return -1;
 	for (int i = 0; i < 4; i++)
 		if (rk_path(f->dir[i], (enum rk_dir)i, NULL, e))
@@ -147,6 +147,7 @@ static void line(const char *label, const char *fmt, ...)
 static void print_machine(const struct facts *f)
 {
 	line("refreshkv", "%s, built by gcc %s", RK_VERSION, __VERSION__);
+	line("device", "%s", f->device);
 	line("instructions", "%s", f->isa);
 	line("threads", "%d", f->n_thread);
 	for (int i = 0; i < 4; i++)
@@ -250,8 +251,9 @@ static int print_json(const struct facts *f, rk_err *e)
 	for (int i = 0; i < 4; i++)
 		json_object_set_new(paths, dir_name[i], rk_json_text(f->dir[i], strlen(f->dir[i])));
 	json_object_set_new(paths, "default_model", rk_json_text(f->default_model, strlen(f->default_model)));
-	json_t *root = json_pack("{s:s, s:s, s:s, s:i, s:o, s:b, s:o}", "version", RK_VERSION, "compiler", "gcc " __VERSION__,
-		"isa", f->isa, "threads", f->n_thread, "paths", paths, "default_model_present", f->has_default, "presets", presets_json());
+	json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:b, s:o}", "version", RK_VERSION, "compiler", "gcc " __VERSION__,
+		"device", f->device, "isa", f->isa, "threads", f->n_thread, "paths", paths, "default_model_present", f->has_default,
+		"presets", presets_json());
 	if (root && f->m && (json_object_set_new(root, "model", model_json(f)) || json_object_set_new(root, "plan", plan_json(f)))) {
 		json_decref(root);
 		root = NULL;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh BUILD: runs the tests of the emulated device that were built in BUILD, side by side.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 
 pids=()
 for program in "$1"/tests/test_cuda_*; do
