@@ -12,6 +12,7 @@
 #include "cmd/live.h"
 #include "cmd/out.h"
 #include "cmd/screen_opts.h"
+#include "trace/digest.h"
 
 struct opts {
 	rk_model_opts model;
@@ -75,9 +76,10 @@ struct session {
 	rk_app_cfg app;
 	char *document;
 	const char *document_name;
+	rk_engine_cfg cfg;
 	rk_engine *g;
-	rk_recorder *trace;
 	rk_live live;
+	char document_sha256[65];
 	bool demo;
 };
 
@@ -91,13 +93,19 @@ static int read_document(struct session *s, const rk_opt_list *operand, rk_err *
 		const rk_embedded *f = rk_embedded_find("docs/handbook.md");
 		s->document_name = "the handbook";
 		s->document = strdup(f->data);
-		return s->document ? 0 : rk_fail(e, RK_ENOMEM, "no memory for the handbook");
+		if (!s->document)
+			return rk_fail(e, RK_ENOMEM, "no memory for the handbook");
+		rk_digest(s->document, strlen(s->document), s->document_sha256);
+		return 0;
 	}
 	if (!path)
 		return 0;
 	const char *base = strrchr(path, '/');
 	s->document_name = !strcmp(path, "-") ? "standard input" : base ? base + 1 : path;
-	return rk_doc_read(path, s->o.lossy, &s->document, &len, e);
+	if (rk_doc_read(path, s->o.lossy, &s->document, &len, e))
+		return -1;
+	rk_digest(s->document, len, s->document_sha256);
+	return 0;
 }
 
 static int read_settings(struct session *s, rk_err *e)
@@ -119,20 +127,24 @@ static int open_engine(struct session *s, rk_err *e)
 	struct opts *o = &s->o;
 	char buf[RK_PATH_MAX];
 	const char *path;
-	rk_engine_cfg cfg;
+	rk_engine_cfg *cfg = &s->cfg;
 
 	if (rk_cmd_model_path(o->model.model, buf, &path, e))
 		return -1;
-	rk_cmd_engine_cfg(&cfg, path, &o->model, &o->engine, &o->sampling);
-	if (rk_trace_opts_apply(&o->trace, &cfg.session, e))
+	rk_cmd_engine_cfg(cfg, path, &o->model, &o->engine, &o->sampling);
+	if (rk_trace_opts_apply(&o->trace, &cfg->session, e))
 		return -1;
-	cfg.session.n_ctx = o->ctx;
-	cfg.session.keep_full = true;	/* policies can be switched live */
-	cfg.session.shadow |= s->app.settings.shadow && !o->no_shadow;
-	cfg.lossy_events = true;
-	if (rk_cmd_lanes(&cfg.session, &o->policy, e) || rk_engine_open(&s->g, &cfg, e))
+	cfg->session.n_ctx = o->ctx;
+	cfg->session.keep_full = true;	/* policies can be switched live */
+	cfg->session.shadow |= s->app.settings.shadow && !o->no_shadow;
+	cfg->lossy_events = true;
+	if (rk_cmd_lanes(&cfg->session, &o->policy, e) || rk_engine_open(&s->g, cfg, e))
 		return -1;
-	return rk_trace_opts_open(&s->trace, &o->trace, s->g, &cfg, s->demo ? "demo" : "chat", o->follow ? RK_FOLLOW_FIRST : RK_FOLLOW_NONE, "",
+	s->live.tape = (rk_tape){
+		.g = s->g, .cfg = cfg, .command = s->demo ? "demo" : "chat", .follow = o->follow ? RK_FOLLOW_FIRST : RK_FOLLOW_NONE,
+		.document_sha256 = s->document_sha256,
+	};
+	return rk_trace_opts_open(&s->live.tape.recorder, &o->trace, s->g, cfg, s->live.tape.command, s->live.tape.follow, s->document_sha256,
 	                          NULL, 0, e);
 }
 
@@ -142,10 +154,10 @@ static int run(struct session *s, rk_err *e)
 	const rk_embedded *answer = rk_embedded_find("docs/demo-answer.txt");
 
 	s->live = (rk_live){
-		.g = s->g, .trace = s->trace, .document = s->document, .system = o->system, .max_new = o->sampling.n_new,
-		.follow = o->follow ? RK_FOLLOW_FIRST : RK_FOLLOW_NONE, .forced = s->demo ? answer->data : NULL,
+		.g = s->g, .tape = s->live.tape, .document = s->document, .system = o->system, .max_new = o->sampling.n_new,
+		.follow = s->live.tape.follow, .forced = s->demo ? answer->data : NULL,
 	};
-	rk_live_init(&s->live, s->document_name, rk_machine_bandwidth(o->engine.threads));
+	rk_live_init(&s->live, s->document_name, rk_machine_bandwidth(o->engine.threads), o->trace.path);
 	s->app.resume = o->resume;
 	s->app.first = s->demo ? DEMO_QUESTION : o->question;
 	s->app.lead = s->demo ? DEMO_LEAD : NULL;
@@ -177,7 +189,7 @@ static int chat(const rk_opt_cmd *cmd, int argc, char **argv, bool demo, rk_err 
 	rc = run(s, e);
 out:
 	rk_engine_close(s->g);
-	rk_trace_opts_close(s->trace);
+	rk_trace_opts_close(s->live.tape.recorder);
 	free(s->document);
 	free(s);
 	return rc;

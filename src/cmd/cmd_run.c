@@ -85,28 +85,34 @@ static int print_json(rk_record *r, const rk_engine *g, rk_err *e)
 	return rc ? -1 : rk_out_flush(stdout, "standard output", e);
 }
 
+/* 0: a trace has lost what would say so. */
+static const char *known_count(char buf[RK_NUM], int64_t n)
+{
+	return n ? rk_num_count(buf, n) : "n/a";
+}
+
 void rk_cmd_print_figures(rk_record *r, int lane)
 {
 	rk_stats *s = &r->stats;
 	const rk_lane_stats *l = &s->lane[lane];
 	char a[RK_NUM], b[RK_NUM], c[RK_NUM];
 	rk_policy pol;
-	double seconds = (double)s->ns_prefill / 1e9, ms = rk_stats_ms_median(s, lane);
+	double seconds = s->n_prefill ? (double)s->ns_prefill / 1e9 : (double)NAN, ms = rk_stats_ms_median(s, lane);
 	double read = rk_stats_bytes_per_step(s, lane), vanilla = rk_record_bytes_vanilla(r, lane);
-	fprintf(stderr, "\n%-17s %s tokens, prefilled in %s s at %s tok/s\n", "prompt", rk_num_count(a, s->n_prompt),
+	fprintf(stderr, "\n%-17s %s tokens, prefilled in %s s at %s tok/s\n", "prompt", known_count(a, s->n_prompt),
 	        rk_num_real(b, seconds, 2), rk_num_real(c, seconds > 0 ? s->n_prefill / seconds : (double)NAN, 0));
 	fprintf(stderr, "%-17s %s tokens, %s ms/token (median); ended by: %s\n", "reply", rk_num_count(a, l->n_token),
 	        rk_num_real(b, ms, 2), rk_record_end_name(l->end));
 	fprintf(stderr, "%-17s %s\n", "policy", l->spec);
-	if (rk_policy_parse(&pol, l->spec, NULL) == 0 && pol.score != RK_SCORE_NONE)
+	if (s->n_prompt && rk_policy_parse(&pol, l->spec, NULL) == 0 && pol.score != RK_SCORE_NONE)
 		fprintf(stderr, "%-17s keeps %s of the prompt's %s tokens in each layer and KV head\n", "",
 		        rk_num_count(a, rk_policy_budget(&pol, s->n_prompt)), rk_num_count(b, s->n_prompt));
 	fprintf(stderr, "%-17s %s per step, %s %% of vanilla's %s\n", "cache read", rk_num_bytes(a, read),
 	        rk_num_real(b, 100 * read / vanilla, 1), rk_num_bytes(c, vanilla));
 	fprintf(stderr, "%-17s %s steps per full step, mean over layers\n", "effective stride",
 	        rk_num_real(a, rk_stats_stride(s, lane), 1));
-	fprintf(stderr, "%-17s full %s, partial %s\n", "cache held", rk_num_bytes(a, (double)s->cache_full),
-	        rk_num_bytes(b, (double)s->cache_partial));
+	fprintf(stderr, "%-17s full %s, partial %s\n", "cache held", rk_num_bytes(a, s->n_prompt ? (double)s->cache_full : (double)NAN),
+	        rk_num_bytes(b, s->n_prompt ? (double)s->cache_partial : (double)NAN));
 	fprintf(stderr, "%-17s %016llx\n", "logits hash", (unsigned long long)l->logits_hash);
 }
 

@@ -118,8 +118,10 @@ static int next(void *ctx, rk_event *ev, const void **payload)
 	}
 	if (!rk_event_next(rk_engine_events(l->g), ev, payload, 0))
 		return 0;
-	if (rk_recorder_push(l->trace, ev, *payload, &l->why))
+	if (rk_tape_event(&l->tape, ev, *payload, &l->why)) {
 		l->untold = true;
+		l->feed.recording = NULL;
+	}
 	/* a first prompt that did not fit or was cancelled leaves no session: the document goes with the next question again */
 	if ((ev->type == RK_EV_ERROR || ev->type == RK_EV_END) && ev->lane < 0 && !l->replied)
 		l->asked = false;
@@ -134,6 +136,25 @@ static int reset(void *ctx, rk_err *e)
 
 	l->asked = l->replied = false;
 	return rk_engine_reset(l->g, e);
+}
+
+static int record(void *ctx, const char *path, bool force, int *after, rk_err *e)
+{
+	rk_live *l = ctx;
+
+	if (rk_tape_begin(&l->tape, path, force, after, e))
+		return -1;
+	snprintf(l->trace_path, sizeof l->trace_path, "%s", path);
+	l->feed.recording = l->trace_path;
+	return 0;
+}
+
+static int stop_recording(void *ctx, rk_err *e)
+{
+	rk_live *l = ctx;
+
+	l->feed.recording = NULL;
+	return rk_tape_end(&l->tape, e);
 }
 
 static int set_policy(void *ctx, int lane, const char *spec, rk_err *e) { return rk_engine_set_policy(((rk_live *)ctx)->g, lane, spec, e); }
@@ -160,14 +181,16 @@ static void document_id(const char *text, char out[40])
 	snprintf(out, 40, "%zu-%016llx", n, (unsigned long long)h);
 }
 
-void rk_live_init(rk_live *l, const char *document_name, double bandwidth)
+void rk_live_init(rk_live *l, const char *document_name, double bandwidth, const char *trace_path)
 {
 	const rk_model *m = rk_engine_model(l->g);
 	const rk_backend *b = rk_engine_backend(l->g);
 
+	rk_tape_init(&l->tape);
 	l->feed = (rk_feed){
 		.ctx = l, .fd = rk_event_fd(rk_engine_events(l->g)), .next = next, .ask = ask, .ask_again = ask_again, .reset = reset,
 		.set_policy = set_policy, .stop = stop, .pause = hold, .single_step = single_step, .pace = pace, .token_text = token_text,
+		.record = record, .stop_recording = stop_recording, .recording = trace_path,
 		.info = { .n_ctx = rk_engine_n_ctx(l->g), .weight_bytes = (double)m->weight_bytes, .bandwidth = bandwidth },
 	};
 	rk_feed_info *in = &l->feed.info;

@@ -6,12 +6,13 @@
 #define RK_CMD_LIVE_H
 
 #include "engine/engine.h"
-#include "trace/recorder.h"
+#include "cmd/tape.h"
 #include "tui/feed.h"
 
 typedef struct rk_live {
 	rk_engine *g;		/* borrowed */
-	rk_recorder *trace;	/* gets a copy of every event; NULL: none; borrowed */
+	rk_tape tape;		/* gets every event; its borrowed fields are the caller's to set */
+	char trace_path[512];	/* what feed.recording points to */
 	const char *document;	/* its text, NULL: none; borrowed */
 	const char *system;
 	int max_new;
@@ -24,7 +25,7 @@ typedef struct rk_live {
 	rk_feed feed;
 } rk_live;
 
-/* l's borrowed fields are set by the caller. */
-void rk_live_init(rk_live *l, const char *document_name, double bandwidth);
+/* l's borrowed fields are set by the caller.  trace_path: what the tape's recorder, if there is one already, writes to. */
+void rk_live_init(rk_live *l, const char *document_name, double bandwidth, const char *trace_path);
 
 #endif

@@ -38,8 +38,9 @@ int rk_trace_opts_open(rk_recorder **r, const rk_trace_opts *o, const rk_engine 
 	snprintf(h.document_sha256, sizeof h.document_sha256, "%s", document_sha256);
 	if (ids)
 		rc = rk_trace_header_prompt(&h, ids, n, o->prompt, e);
-	if (rc == 0)
-		rc = rk_recorder_open(r, o->path, o->force, !cfg->lossy_events, &h, rk_gguf_path(rk_engine_model(g)->file), e);
+	if (rc == 0 && (rc = rk_recorder_open(r, o->path, o->force, !cfg->lossy_events, &h, rk_gguf_path(rk_engine_model(g)->file), e)) &&
+	    e->code == RK_EUSAGE)
+		rk_fail(e, RK_EUSAGE, "%s: exists; --force overwrites it", o->path);
 	rk_trace_header_free(&h);
 	return rc;
 }
@@ -56,6 +57,10 @@ void rk_cmd_trace_remarks(const rk_trace *t, const char *path, int64_t lost)
 {
 	if (rk_trace_cut(t))
 		fprintf(stderr, "refreshkv: %s: the end is missing: recording was killed, or is still running\n", path);
+	if (rk_trace_head(t)->after)
+		fprintf(stderr, "refreshkv: %s: recorded after %d tokens of the session\n", path, rk_trace_head(t)->after);
+	if (rk_trace_no_start(t))
+		fprintf(stderr, "refreshkv: %s: the start of the session was lost: its prompt and cache sizes are n/a\n", path);
 	if (lost)
 		fprintf(stderr, "refreshkv: %s: %lld events were lost while it was recorded\n", path, (long long)lost);
 }

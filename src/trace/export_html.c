@@ -64,7 +64,9 @@ static void put_facts(const struct page *p)
 	put_text(f, h->program);
 	fputc(' ', f);
 	put_text(f, h->command);
-	fprintf(f, ", %d tokens of prompt, %d layers, %d KV heads, ", p->s->n_prompt, h->n_layer, h->n_kv_head);
+	if (p->s->n_prompt)
+		fprintf(f, ", %d tokens of prompt", p->s->n_prompt);
+	fprintf(f, ", %d layers, %d KV heads, ", h->n_layer, h->n_kv_head);
 	put_text(f, h->device);
 	fputc(' ', f);
 	put_text(f, h->isa);

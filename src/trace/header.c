@@ -134,7 +134,8 @@ int rk_trace_header_line(const rk_trace_header *h, char **line, size_t *len, rk_
 		"sampling", "temp", rk_trace_real(s->temp), "top_k", s->top_k, "top_p", rk_trace_real(s->top_p),
 		"min_p", rk_trace_real(s->min_p), "seed", (json_int_t)s->seed,
 		"document", "sha256", text_or_null(h->document_sha256), "prompt", prompt_json(h));
-	int rc = !root || !what || !how || json_object_update(root, what) || json_object_update(root, how);
+	int rc = !root || !what || !how || json_object_update(root, what) || json_object_update(root, how) ||
+	         (h->after && json_object_set_new(root, "after", json_integer(h->after)));
 
 	json_decref(what);
 	json_decref(how);
@@ -259,6 +260,7 @@ static int take_header(rk_trace_header *h, const json_t *root, rk_err *e)
 	       take_text(engine, "kv", h->kv_type, sizeof h->kv_type, e) ||
 	       take_int(root, "context", 0, INT_MAX, &h->n_ctx, e) || take_int(root, "chunk", 0, INT_MAX, &h->chunk, e) ||
 	       take_flag(root, "shadow", &h->shadow, e) || take_flag(root, "positions", &h->positions, e) ||
+	       (json_object_get(root, "after") && take_int(root, "after", 0, INT_MAX, &h->after, e)) ||
 	       take_policies(h, json_object_get(root, "policies"), e) || take_sampling(h, json_object_get(root, "sampling"), e) ||
 	       take_text(json_object_get(root, "document"), "sha256", h->document_sha256, sizeof h->document_sha256, e) ||
 	       take_prompt(h, json_object_get(root, "prompt"), e) ? -1 : 0;

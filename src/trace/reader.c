@@ -23,7 +23,8 @@ struct rk_trace {
 	rk_trace_header head;
 	int64_t begin;			/* offset of the first event */
 	int64_t n_token, duration;
-	bool cut;
+	bool cut, no_start;
+	bool started;			/* the session's start was read, or nothing of it is to be */
 	int64_t line;			/* number of the line last read, from 1 */
 	int64_t token;			/* tokens of lane 0 read */
 	struct mark mark[MAX_MARK];
@@ -147,7 +148,35 @@ const rk_trace_header *rk_trace_head(const rk_trace *t) { return &t->head; }
 int64_t rk_trace_n_token(const rk_trace *t) { return t->n_token; }
 int64_t rk_trace_duration_ns(const rk_trace *t) { return t->duration; }
 bool rk_trace_cut(const rk_trace *t) { return t->cut; }
+bool rk_trace_no_start(const rk_trace *t) { return t->no_start; }
 int64_t rk_trace_tell(const rk_trace *t) { return t->token; }
+
+/* The line in hand is read again by the next call. */
+static int unread(rk_trace *t, rk_err *e)
+{
+	t->line--;
+	return rk_source_seek(t->src, rk_source_tell(t->src), e);
+}
+
+/* An event of a session that was lost, from what the header knows. */
+static int make_start(rk_trace *t, int64_t t_ns, rk_event *ev, rk_err *e)
+{
+	const rk_trace_header *h = &t->head;
+	size_t cap = RK_MAX_LANE * RK_SPEC_MAX, at = 0;
+	char *specs = malloc(cap);
+
+	if (!specs)
+		return rk_fail(e, RK_ENOMEM, "%s: no memory to read it", t->path);
+	for (int i = 0; i < h->n_lane; i++)
+		at += (size_t)snprintf(specs + at, cap - at, "%s\n", h->policy[i]);
+	free(t->payload);
+	t->payload = specs;
+	t->cap_payload = cap;
+	t->no_start = true;
+	*ev = (rk_event){ .type = RK_EV_START, .lane = -1, .t_ns = t_ns, .size = (uint32_t)at,
+	                  .start = { .n_lane = h->n_lane, .n_layer = h->n_layer } };
+	return unread(t, e);
+}
 
 int rk_trace_next(rk_trace *t, rk_event *ev, const void **payload, rk_err *e)
 {
@@ -159,6 +188,10 @@ int rk_trace_next(rk_trace *t, rk_event *ev, const void **payload, rk_err *e)
 		return rc;
 	if (rk_trace_event_parse(&t->head, line, len, ev, &t->payload, &t->cap_payload, e))
 		return fail_at(t, t->line, e);
+	bool early = !t->started && ev->lane >= 0 && ev->type != RK_EV_START;
+	t->started |= ev->lane >= 0 || ev->type == RK_EV_START;
+	if (early && make_start(t, ev->t_ns, ev, e))
+		return -1;
 	t->token += ev->type == RK_EV_TOKEN && ev->lane == 0;
 	*payload = t->payload;
 	return 1;
@@ -180,6 +213,7 @@ int rk_trace_seek(rk_trace *t, int64_t token, rk_err *e)
 	}
 	if (rk_source_seek(t->src, from.at, e))
 		return fail_at(t, from.line, e);
+	t->started = token > 0;
 	t->token = from.token;
 	t->line = from.line - 1;
 	if (token <= 0)
@@ -187,10 +221,8 @@ int rk_trace_seek(rk_trace *t, int64_t token, rk_err *e)
 	while ((rc = next_line(t, &line, &len, e)) > 0) {
 		if (!look(line, len, &t_ns))
 			continue;
-		if (t->token == token) {	/* not this line but the next call reads it */
-			t->line--;
-			return rk_source_seek(t->src, rk_source_tell(t->src), e);
-		}
+		if (t->token == token)
+			return unread(t, e);
 		t->token++;
 	}
 	return rc;

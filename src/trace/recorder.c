@@ -26,7 +26,6 @@ struct rk_recorder {
 	rk_event_ring *queue;
 	_Atomic bool stop;
 	_Atomic int state;
-	_Atomic int64_t bytes;
 	rk_err why;
 	rk_sink *sink;
 	rk_trace_header head;
@@ -97,7 +96,6 @@ static int record(rk_recorder *r, rk_err *e)
 		if (due && (rk_clock_ns() >= due || rk_sink_waiting(r->sink) > FLUSH_BYTES)) {
 			if (rk_sink_flush(r->sink, e))
 				return -1;
-			atomic_store(&r->bytes, rk_sink_bytes(r->sink));
 			due = 0;
 		}
 	}
@@ -181,11 +179,6 @@ int rk_recorder_push(rk_recorder *r, const rk_event *ev, const void *payload, rk
 		mine.lane = FORWARDED;	/* losses of the stream, not of the queue */
 	rk_event_push(r->queue, &mine, payload, ev->size);
 	return 0;
-}
-
-int64_t rk_recorder_bytes(const rk_recorder *r)
-{
-	return atomic_load(&r->bytes);
 }
 
 /* What was lost last may have found no room for its gap in the queue. */

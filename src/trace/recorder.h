@@ -19,7 +19,6 @@ int rk_recorder_open(rk_recorder **r, const char *path, bool force, bool wait, c
 /* Hands a copy of the event over.  Fine with r = NULL, which records nothing.  -1, once, when recording has stopped because of a
  * write error: to be shown, not to be failed on; later calls do nothing. */
 int rk_recorder_push(rk_recorder *r, const rk_event *ev, const void *payload, rk_err *e);
-int64_t rk_recorder_bytes(const rk_recorder *r);	/* written so far */
 /* Writes what is queued, closes the file, frees.  -1 with a write error that was not told yet.  NULL is fine. */
 int rk_recorder_close(rk_recorder *r, rk_err *e);
 

@@ -97,9 +97,10 @@ static int add_token(rk_series *s, const rk_event *ev, const char *text, rk_err 
 /* The token that the shadow scored, up to RK_SHADOW_BATCH tokens ago; NULL: its event was lost. */
 static rk_series_token *find(rk_series_lane *l, int32_t index)
 {
-	size_t at = l->reply + (size_t)index;
-
-	return index >= 0 && at < l->n_token && l->token[at].index == index ? &l->token[at] : NULL;
+	for (size_t i = l->n_token; i-- > l->reply && l->token[i].index >= index;)
+		if (l->token[i].index == index)
+			return &l->token[i];
+	return NULL;
 }
 
 static void add_shadow(rk_series *s, const rk_event *ev)

@@ -39,7 +39,7 @@ static int open_file(const char *path, bool force, rk_err *e)
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (!is_file ? 0 : force ? O_TRUNC : O_EXCL), 0666);
 
 	if (fd < 0 && errno == EEXIST)
-		return rk_fail(e, RK_EUSAGE, "%s: exists; --force overwrites it", path);
+		return rk_fail(e, RK_EUSAGE, "%s: exists", path);
 	return fd >= 0 ? fd : rk_fail(e, RK_EFAIL, "%s: cannot write: %s", path, strerror(errno));
 }
 

@@ -19,7 +19,8 @@ void rk_source_close(rk_source *s);	/* NULL is fine */
  * follows it can still be read).  Messages do not name the file. */
 int rk_source_line(rk_source *s, const char **line, size_t *len, rk_err *e);
 int64_t rk_source_tell(const rk_source *s);	/* where the line last returned starts */
-/* The next line starts there.  Compressed: only to where reading has been. */
+/* The next line starts there.  Compressed: only to where reading has been.  The line in hand stays valid when it is what is
+ * sought. */
 int rk_source_seek(rk_source *s, int64_t at, rk_err *e);
 /* At the end: bytes without a newline, or a compressed frame that is not complete, were left out. */
 bool rk_source_cut(const rk_source *s);

@@ -31,6 +31,7 @@ typedef struct rk_trace_header {
 	char kv_type[8];		/* "f16", "f32" */
 	int n_layer, n_head, n_kv_head, head_dim, n_vocab, n_ctx, chunk;
 	bool shadow, positions;		/* which events to expect */
+	int after;			/* tokens of lane 0 that the session had when recording began */
 	int n_lane;
 	char policy[RK_MAX_LANE][RK_SPEC_MAX];	/* canonical: every parameter */
 	enum rk_follow follow;
@@ -75,9 +76,11 @@ const rk_trace_header *rk_trace_head(const rk_trace *t);
 int64_t rk_trace_n_token(const rk_trace *t);		/* RK_EV_TOKEN events of lane 0 */
 int64_t rk_trace_duration_ns(const rk_trace *t);	/* t_ns of the last event */
 bool rk_trace_cut(const rk_trace *t);			/* the end is missing: recording was killed, or is still running */
+bool rk_trace_no_start(const rk_trace *t);		/* reading came upon a session without its start; see rk_trace_next */
 
 /* 1: *ev is the next event, *payload ev->size bytes (not NUL-terminated, valid until the next call); 0: end of the trace;
- * -1: a line that is not an event (e names file:line); the next call goes on behind it. */
+ * -1: a line that is not an event (e names file:line); the next call goes on behind it.  Where the start of the first session
+ * was lost, an RK_EV_START made from the header takes its place, whose prompt and cache sizes are 0: not known. */
 int rk_trace_next(rk_trace *t, rk_event *ev, const void **payload, rk_err *e);
 /* The next event will be token `token` of lane 0 (0 = first): for 0, the start of the trace, with the events that come before the
  * first token; from n_token on, the end.  What a reader has summed up is its own business. */

@@ -70,6 +70,45 @@ static void do_export(rk_ui *ui, char *args)
 		rk_ui_say(ui, "exported to %s", args);
 }
 
+static void stop_recording(rk_ui *ui)
+{
+	char path[300];
+	rk_err e;
+
+	snprintf(path, sizeof path, "%s", ui->feed->recording);
+	if (ui->feed->stop_recording(ui->feed->ctx, &e))
+		rk_ui_complain(ui, "%s", e.msg);
+	else
+		rk_ui_say(ui, "recorded; `refreshkv replay %s` shows it again", path);
+}
+
+static void record(rk_ui *ui, const char *path, bool force)
+{
+	rk_feed *f = ui->feed;
+	rk_err e;
+	int after;
+
+	if (!f->record)
+		rk_ui_complain(ui, "a recording cannot be recorded");
+	else if (!path[0] && f->recording)
+		rk_ui_say(ui, "recording to %s; `:record stop` ends it", f->recording);
+	else if (!path[0] || (!f->recording && !strcmp(path, "stop")))
+		rk_ui_complain(ui, "nothing is recorded; record FILE begins, compressed where FILE ends in .zst");
+	else if (!strcmp(path, "stop"))
+		stop_recording(ui);
+	else if (f->recording)
+		rk_ui_complain(ui, "recording to %s already; `:record stop` ends it", f->recording);
+	else if (f->record(f->ctx, path, force, &after, &e))
+		rk_ui_complain(ui, "%s%s", e.msg, e.code == RK_EUSAGE ? "; `:record! FILE` overwrites it" : "");
+	else if (after)
+		rk_ui_say(ui, "recording to %s, after %d token%s of this session", path, after, after == 1 ? "" : "s");
+	else
+		rk_ui_say(ui, "recording to %s", path);
+}
+
+static void do_record(rk_ui *ui, char *args) { record(ui, args, false); }
+static void do_record_over(rk_ui *ui, char *args) { record(ui, args, true); }
+
 static void do_pace(rk_ui *ui, char *args)
 {
 	char *end;
@@ -154,6 +193,8 @@ const rk_command_row rk_commands[] = {
 	{ "theme", "NAME", "default, light, mono, high-contrast, or a YAML file", do_theme },
 	{ "save", "[NAME]", "save the conversation, to come back to it with --resume NAME", do_save },
 	{ "export", "FILE", "write the conversation as .md, .json or .txt", do_export },
+	{ "record", "FILE | stop", "record from here on as a trace for replay, stats and export; stop: end that", do_record },
+	{ "record!", "FILE", "the same, over a FILE that exists", do_record_over },
 	{ "dump", "[FILE]", "write the screen to a text file", do_dump },
 	{ "tour", "", "a guided tour of one partial and one full step", do_tour },
 	{ "help", "", "keys, commands and words", do_help },

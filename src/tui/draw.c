@@ -76,9 +76,10 @@ static void cut(const rk_canvas *c, char *s, int w)
 static void draw_header(rk_ui *ui, rk_canvas *c, rk_rect r)
 {
 	const rk_feed_info *in = &ui->feed->info;
-	char phase[120], left[512];
+	char phase[140], left[512];
+	int at = ui->feed->recording ? snprintf(phase, sizeof phase, "recording  ") : 0;
 
-	phase_text(ui, phase, sizeof phase);
+	phase_text(ui, phase + at, sizeof phase - (size_t)at);
 	int n = snprintf(left, sizeof left, "  %s%s%.120s", in->model, in->document[0] ? "  " : "", in->document);
 	if (ui->view.n_lane)
 		n += snprintf(left + n, sizeof left - (size_t)n, "  %s", ui->view.stats.lane[ui->lane].spec);

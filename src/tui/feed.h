@@ -37,6 +37,11 @@ typedef struct rk_feed {
 	void (*pause)(void *ctx, bool paused);
 	void (*single_step)(void *ctx);
 	void (*pace)(void *ctx, float tok_per_s);	/* 0: as fast as it goes */
+	const char *recording;		/* the trace that is being written; NULL: none */
+	/* Writes what happens from here on to a trace; *after: how many tokens of the session are not in it.  RK_EUSAGE: path
+	 * exists and force is false. */
+	int (*record)(void *ctx, const char *path, bool force, int *after, rk_err *e);
+	int (*stop_recording)(void *ctx, rk_err *e);
 	const char *(*token_text)(void *ctx, int32_t id, size_t *len);	/* NULL: ids are shown as numbers */
 } rk_feed;
 

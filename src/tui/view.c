@@ -298,11 +298,11 @@ static void on_occupancy(rk_view *v, const rk_event *ev, const void *payload)
 
 static void on_shadow(rk_view *v, const rk_event *ev)
 {
-	int at = rk_view_last(v, RK_ITEM_REPLY);
-	rk_view_token *t = at < 0 ? NULL : token_slot(v, 0, v->item[at].first[0] + ev->index);
-	rk_view_lane *l = &v->lane[0];
+	rk_view_lane *l = &v->lane[ev->lane];
+	const rk_view_token *last = token_slot(v, ev->lane, l->n_token - 1);
+	rk_view_token *t = last ? token_slot(v, ev->lane, l->n_token - 1 - (last->index - ev->index)) : NULL;
 
-	if (!t)
+	if (!t || t->index != ev->index)	/* lost, or of a reply whose start was not recorded */
 		return;
 	l->cum_nll += (double)ev->shadow.logprob - (double)t->logprob;
 	l->cum_kl += (double)ev->shadow.kl;

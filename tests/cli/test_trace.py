@@ -179,6 +179,20 @@ def test_newer_and_foreign_files_are_refused(tmp_path, shadowed):
     assert "not a trace" in run("stats", MODEL, status=1).stderr
 
 
+def test_a_lost_start_is_said_and_the_rest_given(tmp_path, shadowed):
+    path = tmp_path / "a.jsonl"
+    kept = [line for line in shadowed[0].read_text().splitlines(keepends=True) if not line.startswith('{"ev":"start"')]
+    path.write_text("".join(kept))
+    whole, part = (json.loads(run("stats", "--json", p).stdout)["policies"] for p in (shadowed[0], path))
+    assert part == whole
+    assert "start of the session was lost" in run("stats", path).stderr
+    again = run("replay", path)
+    assert again.stdout == shadowed[1].stdout
+    assert re.search(r"^prompt +n/a tokens", again.stderr, re.M) and re.search(r"^cache held +full n/a, partial n/a$", again.stderr, re.M)
+    for to in ("html", "csv", "chrome", "svg", "asciicast"):
+        run("export", path, "--to", to)
+
+
 def rows_of(path):
     with open(path, newline="") as f:
         return list(csv.DictReader(f))
