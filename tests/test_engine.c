@@ -300,6 +300,39 @@ static void check_further_turn(void **state)
 	rk_engine_close(g);
 }
 
+/* A prompt in two parts is a session that is started with the first and given the second as a further turn. */
+static void check_two_parts(void **state)
+{
+	(void)state;
+	enum { N = 60, AFTER = 17, REPLY = 12 };
+	const char *lanes[] = { "vanilla", "refreshkv:qc=2,s=0.8", "snapkv", "h2o", NULL };
+	option o = { .lanes = { lanes[0], lanes[1], lanes[2], lanes[3] }, .exact = true, .chunk = 32, .one_turn = true };
+	aid_rig_opt ro = { .path = model_path, .exact = true, .chunk = 32, .lanes = { lanes[0], lanes[1], lanes[2], lanes[3] } };
+	rk_engine *g = open_engine(&o);
+	int32_t *ids = aid_ids(N, AID_TINY_N_VOCAB, 3);
+	aid_rig rig;
+	assert_int_equal(rk_engine_ask_parts(g, ids, N, AFTER, REPLY, RK_FOLLOW_NONE, NULL), 0);
+	read_until_idle(g, &rec, NULL);
+	assert_int_equal(rec.stats.n_prompt, N - AFTER);
+	aid_rig_open(&rig, &ro);
+	aid_start(&rig.s, ids, N - AFTER, AFTER + REPLY);
+	for (int lane = 0; lane < 4; lane++) {
+		assert_int_equal(rk_session_turn(&rig.s, lane, ids + N - AFTER, AFTER, NULL, NULL, NULL), 0);
+		for (int i = 0; i < rec.n_token[lane]; i++) {
+			assert_int_equal(rec.id[lane][i], rig.s.argmax[lane]);
+			if (i + 1 < rec.n_token[lane])
+				aid_step_one(&rig.s, lane, rec.id[lane][i]);
+		}
+		assert_true(rec.n_token[lane] == REPLY || rec.end[lane].end.reason == RK_END_TOKEN);
+	}
+	aid_rig_close(&rig);
+	assert_int_equal(rk_engine_ask_parts(g, ids, N, N, REPLY, RK_FOLLOW_NONE, NULL), 0);	/* nothing to start with */
+	read_until_idle(g, &rec, NULL);
+	assert_int_equal(rec.n_error, 1);
+	free(ids);
+	rk_engine_close(g);
+}
+
 /* ---- stopping ---- */
 
 /* A backend that stops its engine in the middle of things: at the given embedding from now on; there is one per chunk
@@ -783,7 +816,7 @@ int main(void)
 		cmocka_unit_test(check_flow),
 		cmocka_unit_test(check_text),
 		cmocka_unit_test(check_repeats),
-		cmocka_unit_test(check_further_turn),
+		cmocka_unit_test(check_further_turn), cmocka_unit_test(check_two_parts),
 		cmocka_unit_test(check_stop_in_prefill),
 		cmocka_unit_test(check_stop_in_reply),
 		cmocka_unit_test(check_follow_first),

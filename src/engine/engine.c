@@ -26,7 +26,7 @@ struct cmd {
 	uint64_t seq;			/* of an ask: compared with stop_upto */
 	char *system, *user;		/* CMD_ASK; owned */
 	int32_t *ids, *forced;		/* CMD_ASK_IDS; owned */
-	int n, n_forced, max_new;
+	int n, n_after, n_forced, max_new;	/* n_after: how many of ids come as a further turn */
 	enum rk_follow follow;
 	int lane;			/* CMD_POLICY */
 	char spec[RK_SPEC_MAX];
@@ -262,6 +262,22 @@ static int lane_turn(rk_engine *g, const struct cmd *c, int lane, int32_t last, 
 	return rc;
 }
 
+/* A prompt in tokens: start, and what is to come after the first selection as a further turn of each lane. */
+static int ask_ids(rk_engine *g, const struct cmd *c, rk_err *e)
+{
+	rk_session *s = &g->session;
+	int first = c->n - c->n_after;
+	int rc = start_session(g, c->ids, first, c->n_after + c->max_new, e);
+
+	for (int i = s->cfg.n_lane + s->cfg.shadow - 1; i >= 0 && !rc && c->n_after; i--) {
+		g->prefill_lane = i;
+		rc = rk_session_turn(s, i, c->ids + first, c->n_after, on_prefill, g, e);
+	}
+	if (rc)
+		rk_session_clear(s);
+	return rc;
+}
+
 /* A further turn of all lanes, the shadow (which has what lane 0 has) first.  When it fails or is cancelled, lanes that
  * keep C_f are as before; another one keeps the tokens that it was fed. */
 static int further_turn(rk_engine *g, const struct cmd *c, rk_err *e)
@@ -300,7 +316,7 @@ static void carry_out(rk_engine *g, const struct cmd *c)
 		rc = g->session.n_prompt ? further_turn(g, c, &e) : first_turn(g, c, &e);
 		break;
 	case CMD_ASK_IDS:
-		rc = start_session(g, c->ids, c->n, c->max_new, &e);
+		rc = ask_ids(g, c, &e);
 		break;
 	case CMD_RESET:
 		rk_session_clear(&g->session);
@@ -443,7 +459,7 @@ static int copy_ids(int32_t **dst, const int32_t *src, int n, rk_err *e)
 	*dst = malloc(((size_t)n + 1) * sizeof **dst);
 	if (!*dst)
 		return rk_fail(e, RK_ENOMEM, "command: out of memory for %d tokens", n);
-	if (n)
+	if (src)
 		memcpy(*dst, src, (size_t)n * sizeof **dst);
 	return 0;
 }
@@ -463,24 +479,36 @@ int rk_engine_ask(rk_engine *g, const char *system, const char *user, int max_ne
 	return enqueue(g, &c, e);
 }
 
-int rk_engine_ask_ids(rk_engine *g, const int32_t *ids, int n, int max_new, enum rk_follow follow, const int32_t *forced, int n_forced,
-                      rk_err *e)
+static int queue_ids(rk_engine *g, struct cmd c, const int32_t *ids, const int32_t *forced, rk_err *e)
 {
-	struct cmd c = { .kind = CMD_ASK_IDS, .n = n, .n_forced = n_forced, .follow = follow };
-
-	c.max_new = follow == RK_FOLLOW_TEXT ? n_forced : max_new;
-	for (int i = 0; i < n + n_forced; i++) {
-		int32_t id = i < n ? ids[i] : forced[i - n];
+	for (int i = 0; i < c.n + c.n_forced; i++) {
+		int32_t id = i < c.n ? ids[i] : forced[i - c.n];
 		if (id < 0 || id >= g->model->hp.n_vocab)
 			return rk_fail(e, RK_EUSAGE, "token id %d: the vocabulary has %d", id, g->model->hp.n_vocab);
 	}
 	if (c.max_new < 1)
 		return rk_fail(e, RK_EUSAGE, "a reply of %d tokens: at least 1", c.max_new);
-	if (copy_ids(&c.ids, ids, n, e) || copy_ids(&c.forced, forced, n_forced, e)) {
+	if (copy_ids(&c.ids, ids, c.n, e) || copy_ids(&c.forced, forced, c.n_forced, e)) {
 		cmd_free(&c);
 		return -1;
 	}
 	return enqueue(g, &c, e);
+}
+
+int rk_engine_ask_ids(rk_engine *g, const int32_t *ids, int n, int max_new, enum rk_follow follow, const int32_t *forced, int n_forced,
+                      rk_err *e)
+{
+	struct cmd c = { .kind = CMD_ASK_IDS, .n = n, .n_forced = n_forced, .follow = follow,
+	                 .max_new = follow == RK_FOLLOW_TEXT ? n_forced : max_new };
+
+	return queue_ids(g, c, ids, forced, e);
+}
+
+int rk_engine_ask_parts(rk_engine *g, const int32_t *ids, int n, int n_after, int max_new, enum rk_follow follow, rk_err *e)
+{
+	struct cmd c = { .kind = CMD_ASK_IDS, .n = n, .n_after = n_after, .max_new = max_new, .follow = follow };
+
+	return queue_ids(g, c, ids, NULL, e);
 }
 
 int rk_engine_reset(rk_engine *g, rk_err *e)

@@ -56,6 +56,9 @@ int rk_engine_ask(rk_engine *g, const char *system, const char *user, int max_ne
  * and max_new has no meaning. */
 int rk_engine_ask_ids(rk_engine *g, const int32_t *ids, int n, int max_new, enum rk_follow follow, const int32_t *forced, int n_forced,
                       rk_err *e);
+/* The same in two parts: policies select with the first n - n_after tokens alone; the rest comes as a further turn, see
+ * rk_session_turn, and the reply follows it. */
+int rk_engine_ask_parts(rk_engine *g, const int32_t *ids, int n, int n_after, int max_new, enum rk_follow follow, rk_err *e);
 /* Forgets the conversation and frees its caches. */
 int rk_engine_reset(rk_engine *g, rk_err *e);
 /* See rk_session_set_policy; takes effect before the next step, also while a reply is running. */
