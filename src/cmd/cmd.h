@@ -25,7 +25,7 @@ typedef struct rk_cmd {
 extern const rk_cmd rk_cmds[];	/* ends with opt = NULL */
 
 extern const rk_opt_cmd rk_cmd_chat_opt, rk_cmd_demo_opt, rk_cmd_manual_opt;
-extern const rk_opt_cmd rk_cmd_run_opt, rk_cmd_ppl_opt, rk_cmd_compare_opt, rk_cmd_bench_opt;
+extern const rk_opt_cmd rk_cmd_run_opt, rk_cmd_ppl_opt, rk_cmd_compare_opt, rk_cmd_bench_opt, rk_cmd_eval_opt;
 extern const rk_opt_cmd rk_cmd_info_opt, rk_cmd_tokenize_opt;
 extern const rk_opt_cmd rk_cmd_replay_opt, rk_cmd_stats_opt, rk_cmd_export_opt;
 int rk_cmd_chat(int argc, char **argv, rk_err *e);
@@ -35,6 +35,7 @@ int rk_cmd_run(int argc, char **argv, rk_err *e);
 int rk_cmd_ppl(int argc, char **argv, rk_err *e);
 int rk_cmd_compare(int argc, char **argv, rk_err *e);
 int rk_cmd_bench(int argc, char **argv, rk_err *e);
+int rk_cmd_eval(int argc, char **argv, rk_err *e);
 int rk_cmd_info(int argc, char **argv, rk_err *e);
 int rk_cmd_tokenize(int argc, char **argv, rk_err *e);
 int rk_cmd_replay(int argc, char **argv, rk_err *e);
@@ -76,6 +77,9 @@ extern const rk_opt rk_model_rows[], rk_engine_rows[], rk_sampling_rows[], rk_pr
 
 /* Path of the model: the option or the default.  RK_EMODEL with what to do when it is not there.  buf backs the default. */
 int rk_cmd_model_path(const char *model, char buf[RK_PATH_MAX], const char **path, rk_err *e);
+
+/* "N[,N...]" into v[0..*n), at most `cap` numbers from min to max; what names the option in errors. */
+int rk_cmd_numbers(const char *what, const char *list, int min, int max, int *v, int cap, int *n, rk_err *e);
 
 /* ---- prompts ---- */
 

@@ -111,22 +111,6 @@ static double quantile(struct sample *s, double q)
 	return i + 1 < s->n ? s->v[i] + (at - (double)i) * (s->v[i + 1] - s->v[i]) : s->v[i];
 }
 
-static int parse_ctx(struct bench *b, rk_err *e)
-{
-	for (const char *s = b->o.ctx;;) {
-		char *end;
-		long v = strtol(s, &end, 10);
-		if (end == s || (*end && *end != ',') || v < 1 || v > 1 << 24)
-			return rk_fail(e, RK_EUSAGE, "--ctx=%.64s is not a list of token counts such as 128,4096", b->o.ctx);
-		if (b->n_ctx == MAX_CTX)
-			return rk_fail(e, RK_EUSAGE, "--ctx: more than %d lengths", MAX_CTX);
-		b->ctx[b->n_ctx++] = (int)v;
-		if (!*end)
-			return 0;
-		s = end + 1;
-	}
-}
-
 /* n tokens of the handbook, over and over. */
 static int make_ids(const rk_engine *g, int n, int32_t **out, rk_err *e)
 {
@@ -373,7 +357,8 @@ static int measure(struct bench *b, rk_err *e)
 		b->o.policy.v[b->o.policy.n++] = "vanilla";
 		b->o.policy.v[b->o.policy.n++] = "refreshkv:qc=10";
 	}
-	if (parse_ctx(b, e) || rk_cmd_lanes(&check, &b->o.policy, e) || rk_cmd_model_path(b->o.model.model, b->model_path, &path, e))
+	if (rk_cmd_numbers("--ctx", b->o.ctx, 1, 1 << 24, b->ctx, MAX_CTX, &b->n_ctx, e) || rk_cmd_lanes(&check, &b->o.policy, e) ||
+	    rk_cmd_model_path(b->o.model.model, b->model_path, &path, e))
 		return -1;
 	if (path != b->model_path)
 		snprintf(b->model_path, sizeof b->model_path, "%s", path);

@@ -1,18 +1,18 @@
 /* cmd_ppl.c: `refreshkv ppl`: how well each policy predicts a text, teacher-forced, all of them as lanes of one run.
  *
  * A window is ctx tokens of prompt and eval tokens that are scored; every lane is fed the same tokens, so that the ratios
- * compare like with like.  Convention: special tokens in the text are ordinary text; where the model wants a BOS it takes
- * the place of each window's first token, as it stood before every text the model was trained on.  Ids that are given
- * with --ids are used as they are.
+ * compare like with like.  eval/text.h says what a window starts with; ids that are given with --ids are used as they are.
  */
 #include "cmd/cmd.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cmd/doc.h"
 #include "cmd/figures.h"
 #include "cmd/out.h"
+#include "eval/text.h"
 #include "trace/digest.h"
 
 struct opts {
@@ -68,33 +68,14 @@ struct ppl {
 	rk_engine *g;
 	rk_recorder *trace;
 	char document_sha256[65];
-	int32_t *ids;			/* [n_ids] the whole text */
-	size_t n_ids;
-	int32_t bos;			/* first token of each window; -1: the text's own */
-	size_t offset[RK_OPT_LIST_MAX];
+	rk_text text;			/* bos -1 also where ids were given */
+	int offset[RK_OPT_LIST_MAX];
 	int n_offset;
 	rk_sums total[RK_MAX_LANE];
 	json_t *windows;
 	rk_out json, csv;
 	FILE *table;			/* where tables go: stdout unless results do */
 };
-
-static int parse_offsets(struct ppl *p, rk_err *e)
-{
-	const char *s = p->o.offset;
-	for (;;) {
-		char *end;
-		unsigned long v = strtoul(s, &end, 10);
-		if (*s < '0' || *s > '9' || (*end && *end != ',') || v > INT32_MAX)
-			return rk_fail(e, RK_EUSAGE, "--offset=%.64s is not a list of token offsets such as 0,20000", p->o.offset);
-		if (p->n_offset == RK_OPT_LIST_MAX)
-			return rk_fail(e, RK_EUSAGE, "--offset: more than %d windows", RK_OPT_LIST_MAX);
-		p->offset[p->n_offset++] = v;
-		if (!*end)
-			return 0;
-		s = end + 1;
-	}
-}
 
 /* The policies of RefreshKV's table 1 and of its ablations (tables 3 and 4): as many as one run holds. */
 static const rk_opt_list paper = { .n = 8, .v = { "vanilla", "streamingllm", "h2o", "snapkv", "refreshkv", "refreshkv-fixed",
@@ -126,42 +107,37 @@ static int choose_policies(struct ppl *p, rk_session_cfg *s, rk_err *e)
 	return rk_cmd_lanes(s, list, e);
 }
 
+static int read_ids(struct ppl *p, rk_err *e)
+{
+	char *data;
+	size_t len;
+	p->text = (rk_text){ .name = p->o.ids, .bos = -1 };
+	if (rk_doc_read_bytes(p->o.ids, &data, &len, e))
+		return -1;
+	int rc = rk_ids_parse(p->o.ids, data, len, &p->text.ids, &p->text.n, e);
+	free(data);
+	return rc ? rc : rk_ids_check(p->o.ids, p->text.ids, p->text.n, rk_tokenizer_n_vocab(rk_engine_tokenizer(p->g)), e);
+}
+
 static int read_tokens(struct ppl *p, rk_err *e)
 {
-	const rk_tokenizer *t = rk_engine_tokenizer(p->g);
-	const char *name = p->o.ids ? p->o.ids : p->o.file;
 	char *text;
-	size_t len, n;
-	int32_t *bos;
-	int rc;
-	p->bos = -1;
-	if (p->o.ids) {
-		if (rk_doc_read_bytes(p->o.ids, &text, &len, e))
-			return -1;
-		rc = rk_ids_parse(p->o.ids, text, len, &p->ids, &p->n_ids, e);
-		free(text);
-		return rc ? rc : rk_ids_check(p->o.ids, p->ids, p->n_ids, rk_tokenizer_n_vocab(t), e);
-	}
-	if (rk_tokenize(t, "", 0, RK_TOK_BOS, &bos, &n, e))
-		return -1;
-	if (n == 1)
-		p->bos = bos[0];
-	free(bos);
-	if (rk_doc_read(name, p->o.lossy, &text, &len, e))
+	size_t len;
+	if (p->o.ids)
+		return read_ids(p, e);
+	if (rk_doc_read(p->o.file, p->o.lossy, &text, &len, e))
 		return -1;
 	rk_digest(text, len, p->document_sha256);
-	rc = rk_tokenize(t, text, len, 0, &p->ids, &p->n_ids, e);
+	int rc = rk_text_init(&p->text, p->o.file, rk_engine_tokenizer(p->g), text, len, e);
 	free(text);
 	return rc;
 }
 
 static int check_windows(const struct ppl *p, rk_err *e)
 {
-	size_t need = (size_t)p->o.ctx + (size_t)p->o.eval;
 	for (int i = 0; i < p->n_offset; i++)
-		if (p->offset[i] + need > p->n_ids)
-			return rk_fail(e, RK_EFAIL, "%s: %zu tokens, the window at offset %zu needs %zu (--ctx %d and --eval %d from there)",
-			               p->o.ids ? p->o.ids : p->o.file, p->n_ids, p->offset[i], p->offset[i] + need, p->o.ctx, p->o.eval);
+		if (rk_text_check(&p->text, (size_t)p->offset[i], p->o.ctx, p->o.eval, e))
+			return -1;
 	return 0;
 }
 
@@ -251,7 +227,7 @@ static json_t *report_json(struct ppl *p)
 		"model", "name", rk_json_text(m->name, strlen(m->name)), "file", rk_gguf_path(m->file),
 		"device", b->device, "isa", b->isa, "threads", b->n_thread, "exact", b->exact,
 		"text", p->o.ids ? p->o.ids : p->o.file, "baseline", p->o.policy.v[p->base],
-		"text_tokens", (json_int_t)p->n_ids, "bos", p->bos < 0 ? json_null() : json_integer(p->bos),
+		"text_tokens", (json_int_t)p->text.n, "bos", p->text.bos < 0 ? json_null() : json_integer(p->text.bos),
 		"windows", p->windows, "summary", summary);
 }
 
@@ -290,13 +266,13 @@ static int report_window(struct ppl *p, size_t offset, const rk_record *r, rk_er
 /* 1 when interrupted: a window that was not scored to its end is not reported. */
 static int run_window(struct ppl *p, size_t offset, rk_err *e)
 {
-	int32_t *prompt = p->ids + offset, first = prompt[0];
+	int32_t *ids;
 	rk_record r;
+	if (rk_text_window(&p->text, offset, p->o.ctx, p->o.eval, &ids, e))
+		return -1;
 	rk_record_init(&r);
-	if (p->bos >= 0)
-		prompt[0] = p->bos;
-	int rc = rk_engine_ask_ids(p->g, prompt, p->o.ctx, p->o.eval, RK_FOLLOW_TEXT, prompt + p->o.ctx, p->o.eval, e);
-	prompt[0] = first;
+	int rc = rk_engine_ask_ids(p->g, ids, p->o.ctx, p->o.eval, RK_FOLLOW_TEXT, ids + p->o.ctx, p->o.eval, e);
+	free(ids);
 	if (rc == 0)
 		rc = rk_cmd_follow(p->g, &r, p->trace, !p->o.quiet, NULL, NULL, e);
 	if (rc == 0)
@@ -324,7 +300,7 @@ static void print_convention(const struct ppl *p)
 	fprintf(p->table, "\nTeacher-forced; ratio and KL (nats) against %s on the same tokens%s.  %s.\n"
 	        "ms/token: median step, the work that the %d lanes share and this lane's own attention.\n", p->o.policy.v[p->base],
 	        p->base_added ? " (added as the baseline)" : "",
-	        p->o.ids ? "Ids as given" : p->bos < 0 ? "No BOS; special tokens are text" :
+	        p->o.ids ? "Ids as given" : p->text.bos < 0 ? "No BOS; special tokens are text" :
 	        "BOS in place of each window's first token; special tokens are text", p->o.policy.n);
 }
 
@@ -336,7 +312,7 @@ static int measure(struct ppl *p, rk_err *e)
 	rk_cmd_catch_interrupt(p->g);
 	int rc = 0;
 	for (int i = 0; i < p->n_offset && rc == 0; i++)
-		rc = run_window(p, p->offset[i], e);
+		rc = run_window(p, (size_t)p->offset[i], e);
 	rk_cmd_release_interrupt();
 	if (rc)
 		return rc < 0 ? -1 : RK_EXIT_INTERRUPTED;
@@ -385,7 +361,8 @@ int rk_cmd_ppl(int argc, char **argv, rk_err *e)
 		rk_fail(e, RK_EUSAGE, p.o.file ? "-f and --ids exclude each other" : "no text: give a file with -f, or token ids with --ids");
 		goto out;
 	}
-	if (parse_offsets(&p, e) || rk_cmd_model_path(p.o.model.model, buf, &path, e))
+	if (rk_cmd_numbers("--offset", p.o.offset, 0, INT_MAX, p.offset, RK_OPT_LIST_MAX, &p.n_offset, e) ||
+	    rk_cmd_model_path(p.o.model.model, buf, &path, e))
 		goto out;
 	rk_cmd_engine_cfg(&cfg, path, &p.o.model, &p.o.engine, NULL);
 	cfg.raw = true;	/* no chat template is needed, so none need be recognised */
@@ -404,6 +381,6 @@ out:
 	for (int i = 0; i < RK_MAX_LANE; i++)
 		rk_sums_free(&p.total[i]);
 	json_decref(p.windows);
-	free(p.ids);
+	rk_text_free(&p.text);
 	return rc;
 }

@@ -7,6 +7,7 @@ const rk_cmd rk_cmds[] = {
 	{ &rk_cmd_run_opt, rk_cmd_run },
 	{ &rk_cmd_ppl_opt, rk_cmd_ppl },
 	{ &rk_cmd_compare_opt, rk_cmd_compare },
+	{ &rk_cmd_eval_opt, rk_cmd_eval },
 	{ &rk_cmd_replay_opt, rk_cmd_replay },
 	{ &rk_cmd_stats_opt, rk_cmd_stats },
 	{ &rk_cmd_export_opt, rk_cmd_export },

@@ -82,6 +82,25 @@ int rk_cmd_model_path(const char *model, char buf[RK_PATH_MAX], const char **pat
 	return 0;
 }
 
+int rk_cmd_numbers(const char *what, const char *list, int min, int max, int *v, int cap, int *n, rk_err *e)
+{
+	*n = 0;
+	for (const char *s = list;; s++) {
+		char *end;
+		long one = strtol(s, &end, 10);
+		if (*s < '0' || *s > '9' || (*end && *end != ','))
+			return rk_fail(e, RK_EUSAGE, "%s=%.64s is not a list of numbers such as 1024,4096", what, list);
+		if (one < min || one > max)
+			return rk_fail(e, RK_EUSAGE, "%s=%.64s is out of range: %d to %d", what, list, min, max);
+		if (*n == cap)
+			return rk_fail(e, RK_EUSAGE, "%s: more than %d numbers", what, cap);
+		v[(*n)++] = (int)one;
+		s = end;
+		if (!*s)
+			return 0;
+	}
+}
+
 /* ---- prompts ---- */
 
 int rk_prompt_read(rk_prompt *p, const rk_prompt_opts *o, rk_err *e)

@@ -48,5 +48,11 @@ typedef struct rk_task {
 
 /* Tables that end with name = NULL. */
 extern const rk_task rk_tasks_needle[], rk_tasks_chain_of_key[], rk_tasks_ruler[], rk_tasks_longproc[];
+extern const rk_task *const rk_suites[];	/* those tables, in the order of --help; ends with NULL */
+
+/* For tasks that grow by pieces (lines, sentences): makes the example of the most pieces, at least `lo`, that env->length holds
+ * with its reply; the tokens that are left over, less than one piece, are added to max_new.  build makes the example of n pieces. */
+typedef int (*rk_build_fn)(void *ctx, int n, rk_example *x, rk_err *e);
+int rk_task_fit(const rk_task_env *env, int lo, rk_build_fn build, void *ctx, rk_example *x, rk_err *e);
 
 #endif

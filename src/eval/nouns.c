@@ -1,0 +1,32 @@
+/* nouns.c: see nouns.h */
+#include "eval/nouns.h"
+
+const char *const rk_noun[RK_N_NOUN] = {
+	"acorn", "almond", "anchor", "apple", "arrow", "autumn", "badge", "badger", "bakery", "ballad", "bamboo", "banjo", "barrel",
+	"basil", "beacon", "beetle", "berry", "bicycle", "biscuit", "blanket", "blossom", "bottle", "bramble", "branch", "bridge",
+	"bronze", "bucket", "butter", "button", "cabin", "cactus", "camera", "canal", "candle", "canoe", "canyon", "carpet",
+	"carrot", "castle", "cavern", "cello", "chapel", "cherry", "chimney", "circus", "clover", "cobalt", "coffee", "collar",
+	"comet", "copper", "coral", "cotton", "cradle", "crater", "cricket", "crimson", "crystal", "curtain", "cushion", "cypress",
+	"dagger", "daisy", "dancer", "desert", "diamond", "dinner", "dolphin", "donkey", "drawer", "drummer", "dune", "eagle",
+	"easel", "echo", "elbow", "elm", "ember", "emerald", "engine", "envelope", "fabric", "falcon", "falconer", "farmer",
+	"feather", "fennel", "ferry", "fiddle", "fig", "filter", "finch", "fjord", "flannel", "flute", "forest", "fossil",
+	"fountain", "fox", "fridge", "frost", "funnel", "galaxy", "garden", "garlic", "gazelle", "geyser", "ginger", "glacier",
+	"glove", "goblet", "gondola", "granite", "grape", "gravel", "guitar", "hamlet", "hammer", "harbor", "harvest", "hazel",
+	"helmet", "heron", "hinge", "hollow", "honey", "horizon", "hornet", "hotel", "indigo", "island", "ivory", "jacket",
+	"jaguar", "jasmine", "jelly", "jersey", "jigsaw", "journal", "jungle", "juniper", "kayak", "kernel", "kettle", "kiosk",
+	"kitchen", "kitten", "ladder", "lagoon", "lantern", "laurel", "lava", "leather", "lemon", "lentil", "library", "lilac",
+	"linen", "lizard", "lobster", "locket", "lotus", "lunar", "magnet", "mango", "maple", "marble", "market", "meadow", "melon",
+	"mercury", "meteor", "mill", "mirror", "mitten", "monkey", "mosaic", "moth", "muffin", "museum", "mustard", "napkin",
+	"needle", "nickel", "noodle", "nugget", "nutmeg", "oasis", "oboe", "ocean", "olive", "onion", "opal", "orange", "orbit",
+	"orchid", "otter", "oven", "oyster", "paddle", "painter", "palace", "panther", "papaya", "parade", "parrot", "parsley",
+	"pasture", "peach", "peanut", "pebble", "pelican", "pencil", "pepper", "piano", "pickle", "pigeon", "pillow", "pilot",
+	"planet", "plum", "pocket", "polar", "pond", "poplar", "poppy", "porch", "portal", "potato", "powder", "prairie", "prism",
+	"puddle", "puffin", "pumpkin", "puppet", "puzzle", "python", "quartz", "quilt", "rabbit", "radish", "raft", "raisin",
+	"ranger", "raven", "ribbon", "river", "robin", "rocket", "rooster", "rose", "ruby", "rudder", "saddle", "saffron", "salmon",
+	"sandal", "satin", "scarf", "school", "seagull", "shadow", "shelter", "silver", "sister", "sleet", "slipper", "snail",
+	"sofa", "spinach", "spiral", "sponge", "spruce", "squid", "stable", "statue", "stereo", "stove", "summer", "sunset",
+	"swallow", "sweater", "tablet", "teapot", "temple", "thimble", "thistle", "thunder", "ticket", "tiger", "timber", "tomato",
+	"tower", "trumpet", "tulip", "tunnel", "turtle", "umbrella", "valley", "vanilla", "velvet", "vessel", "village", "vinegar",
+	"violet", "violin", "volcano", "wagon", "walnut", "walrus", "wicker", "willow", "window", "wizard", "yarn", "yogurt",
+	"zebra", "zephyr", "zinc",
+};
