@@ -30,7 +30,7 @@ static const char *const question_names[] = { "inside", "after", NULL };
 
 struct opts {
 	rk_opt_list task, policy, sweep;
-	const char *length, *offset, *json, *csv, *shard, *data, *haystack;
+	const char *length, *offset, *json, *csv, *svg, *shard, *data, *haystack;
 	int examples, seed, eval;
 	enum question question;
 	bool mpi, quiet;
@@ -66,6 +66,8 @@ static const rk_opt run_rows[] = {
 	  .doc = "results, a line per example as it is done; an existing file of the same parameters is gone on with" },
 	{ "csv", 0, RK_OPT_STR, offsetof(struct opts, csv), .metavar = "FILE",
 	  .doc = "one row per example and policy; -: to standard output, and the tables to stderr" },
+	{ "svg", 0, RK_OPT_STR, offsetof(struct opts, svg), .metavar = "FILE",
+	  .doc = "the pictures: needle's heat-maps, ppl's ratio over position, quality against bytes and time" },
 	{ "shard", 0, RK_OPT_STR, offsetof(struct opts, shard), .metavar = "I/N", .doc = "only the I-th of N parts (I from 1), into FILE.I of --json" },
 	{ "mpi", 0, RK_OPT_FLAG, offsetof(struct opts, mpi), .doc = "take the shard from mpirun (OMPI_COMM_WORLD_RANK and _SIZE)" },
 	{ "quiet", 'q', RK_OPT_FLAG, offsetof(struct opts, quiet), .doc = "no progress on stderr" },
@@ -124,7 +126,7 @@ struct eval {
 	int shard, n_shard;			/* from 0 */
 	char model_path[RK_PATH_MAX], json_path[RK_PATH_MAX];
 	rk_records records;
-	rk_out csv;
+	rk_out csv, svg;
 	FILE *table;
 	rk_engine *g;
 	int open_group;				/* which g is open for; -1: none */
@@ -576,25 +578,23 @@ static int run_all(struct eval *v, rk_err *e)
 
 /* ---- commands ---- */
 
-static int write_csv(struct eval *v, rk_err *e)
-{
-	if (!v->csv.f)
-		return 0;
-	rk_eval_csv(&v->records, v->csv.f);
-	return rk_out_commit(&v->csv, e);
-}
-
 static int report(struct eval *v, rk_err *e)
 {
-	if (rk_eval_report(&v->records, v->table, e) || write_csv(v, e))
+	if (rk_eval_report(&v->records, v->table, e))
+		return -1;
+	if (v->csv.f)
+		rk_eval_csv(&v->records, v->csv.f);
+	if ((v->csv.f && rk_out_commit(&v->csv, e)) || (v->svg.f && (rk_eval_svg(&v->records, v->svg.f, e) || rk_out_commit(&v->svg, e))))
 		return -1;
 	return rk_out_flush(v->table, v->table == stdout ? "standard output" : "standard error", e);
 }
 
-static int open_csv(struct eval *v, rk_err *e)
+static int open_outputs(struct eval *v, rk_err *e)
 {
 	v->table = v->o.csv && !strcmp(v->o.csv, "-") ? stderr : stdout;
-	return v->o.csv ? rk_out_open(&v->csv, v->o.csv, e) : 0;
+	if (v->o.csv && rk_out_open(&v->csv, v->o.csv, e))
+		return -1;
+	return v->o.svg ? rk_out_open(&v->svg, v->o.svg, e) : 0;
 }
 
 static int run_suite(struct eval *v, rk_err *e)
@@ -607,7 +607,7 @@ static int run_suite(struct eval *v, rk_err *e)
 	    rk_cmd_model_path(v->o.model.model, buf, &path, e))
 		return -1;
 	snprintf(v->model_path, sizeof v->model_path, "%s", path);
-	if (open_csv(v, e) || !(h = header(v, e)) || rk_records_open(&v->records, v->json_path[0] ? v->json_path : NULL, h, e))
+	if (open_outputs(v, e) || !(h = header(v, e)) || rk_records_open(&v->records, v->json_path[0] ? v->json_path : NULL, h, e))
 		return -1;
 	int rc = run_all(v, e);
 	rk_cmd_release_interrupt();
@@ -628,7 +628,7 @@ static int merge(struct eval *v, rk_err *e)
 	if (v->operand.n < 3)
 		return rk_fail(e, RK_EUSAGE, "eval merge: give the file to write and the shards: merge OUT SHARD...");
 	bool write = strcmp(v->operand.v[1], "-") != 0;
-	if (open_csv(v, e) || rk_records_merge(&v->records, v->operand.v + 2, v->operand.n - 2, e) ||
+	if (open_outputs(v, e) || rk_records_merge(&v->records, v->operand.v + 2, v->operand.n - 2, e) ||
 	    (write && rk_out_open(&out, v->operand.v[1], e)))
 		goto done;
 	if (write && (rk_records_write(&v->records, out.f, e) || rk_out_commit(&out, e)))
@@ -664,6 +664,7 @@ int rk_cmd_eval(int argc, char **argv, rk_err *e)
 	rk_engine_close(v->g);
 	rk_records_close(&v->records);
 	rk_out_discard(&v->csv);
+	rk_out_discard(&v->svg);
 	for (int i = 0; i < v->n_task; i++)
 		rk_text_free(&v->text[i]);
 	free(v);

@@ -6,40 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cmd/out.h"
+#include "eval/pictures.h"
 #include "eval/summary.h"
-
-static const json_t *list_of(const rk_records *r, const char *key)
-{
-	return json_object_get(r->header, key);
-}
-
-static const char *text_at(const rk_records *r, const char *key, size_t i)
-{
-	const char *s = json_string_value(json_array_get(list_of(r, key), i));
-
-	return s ? s : "";
-}
 
 static bool is_ppl(const rk_records *r)
 {
-	const char *suite = json_string_value(json_object_get(r->header, "suite"));
-
-	return suite && !strcmp(suite, "ppl");
+	return rk_records_suite_is(r, "ppl");
 }
 
 static size_t n_policy(const rk_records *r)
 {
-	return json_array_size(list_of(r, "policies"));
+	return (size_t)rk_records_count(r, "policies");
 }
 
-static const char *baseline(const rk_records *r)
+static int length_at(const rk_records *r, size_t i)
 {
-	return text_at(r, "policies", (size_t)json_integer_value(json_object_get(r->header, "baseline")));
+	return (int)json_integer_value(json_array_get(json_object_get(r->header, "lengths"), i));
 }
 
 static rk_eval_figures figures(const rk_records *r, size_t policy, const char *task, int length)
 {
-	return rk_eval_sum(r->list, text_at(r, "policies", policy), baseline(r), task, length, -1);
+	return rk_eval_sum(r->list, rk_records_text(r, "policies", policy), rk_records_baseline(r), task, length, -1);
 }
 
 /* ---- tables ---- */
@@ -82,7 +69,7 @@ static int print(rk_table *t, FILE *f, rk_err *e)
 /* A row per policy, a column per task and length: scores in percent, or ratios with ppl. */
 static int print_cells(const rk_records *r, FILE *f, rk_err *e)
 {
-	size_t n_task = json_array_size(list_of(r, "tasks")), n_length = json_array_size(list_of(r, "lengths"));
+	size_t n_task = (size_t)rk_records_count(r, "tasks"), n_length = (size_t)rk_records_count(r, "lengths");
 	rk_table t;
 
 	if (n_task * n_length < 2)
@@ -91,17 +78,17 @@ static int print_cells(const rk_records *r, FILE *f, rk_err *e)
 	rk_table_add(&t, is_ppl(r) ? "ratio" : "score");
 	for (size_t i = 0; i < n_task * n_length; i++) {
 		char name[200];
-		int length = (int)json_integer_value(json_array_get(list_of(r, "lengths"), i % n_length));
-		const char *task = text_at(r, "tasks", i / n_length);
+		int length = length_at(r, i % n_length);
+		const char *task = rk_records_text(r, "tasks", i / n_length);
 		const char *slash = strrchr(task, '/');
 		snprintf(name, sizeof name, length ? "%s@%d" : "%s", slash ? slash + 1 : task, length);
 		rk_table_add(&t, name);
 	}
 	for (size_t p = 0; p < n_policy(r); p++) {
-		rk_table_add(&t, text_at(r, "names", p));
+		rk_table_add(&t, rk_records_text(r, "names", p));
 		for (size_t i = 0; i < n_task * n_length; i++) {
-			int length = (int)json_integer_value(json_array_get(list_of(r, "lengths"), i % n_length));
-			rk_eval_figures c = figures(r, p, text_at(r, "tasks", i / n_length), length);
+			int length = length_at(r, i % n_length);
+			rk_eval_figures c = figures(r, p, rk_records_text(r, "tasks", i / n_length), length);
 			real(&t, is_ppl(r) ? c.ratio : 100 * c.score, is_ppl(r) ? 4 : 1);
 		}
 	}
@@ -118,7 +105,7 @@ static int print_scores(const rk_records *r, FILE *f, rk_err *e)
 	header(&t, title);
 	for (size_t p = 0; p < n_policy(r); p++) {
 		rk_eval_figures c = figures(r, p, NULL, 0);
-		rk_table_add(&t, text_at(r, "names", p));
+		rk_table_add(&t, rk_records_text(r, "names", p));
 		rk_table_add(&t, rk_num_count(b, c.n));
 		real(&t, 100 * c.score, 1);
 		real(&t, c.ratio, 3);
@@ -130,8 +117,8 @@ static int print_scores(const rk_records *r, FILE *f, rk_err *e)
 	}
 	if (print(&t, f, e))
 		return -1;
-	fprintf(f, "score: mean in percent; ratio: to vanilla's; garbled: replies that are empty or go round in a loop; ms/token: median, the work that lanes share\n"
-	        "and this lane's own attention; policies selected %s the question in view.\n",
+	fprintf(f, "score: mean in percent; ratio: to vanilla's; garbled: replies that are empty or go round in a loop;\n"
+	        "ms/token: median, the work that lanes share and this lane's own attention.  Policies selected %s the question in view.\n",
 	        !strcmp(json_string_value(json_object_get(r->header, "question")), "after") ? "without" : "with");
 	return 0;
 }
@@ -146,7 +133,7 @@ static int print_ppl(const rk_records *r, FILE *f, rk_err *e)
 	header(&t, title);
 	for (size_t p = 0; p < n_policy(r); p++) {
 		rk_eval_figures c = figures(r, p, NULL, 0);
-		rk_table_add(&t, text_at(r, "names", p));
+		rk_table_add(&t, rk_records_text(r, "names", p));
 		rk_table_add(&t, rk_num_count(b, c.n));
 		real(&t, c.ppl, 3);
 		real(&t, c.ratio, 4);
@@ -164,11 +151,33 @@ static int print_ppl(const rk_records *r, FILE *f, rk_err *e)
 	return 0;
 }
 
+/* The pictures on f, or as SVG. */
+static int draw(const rk_records *r, FILE *f, bool svg, rk_err *e)
+{
+	rk_chart *c;
+	int n, rc = rk_eval_pictures(r, &c, &n, e);
+
+	if (rc == 0 && svg)
+		rk_chart_svg(c, n, f);
+	for (int i = 0; i < n; i++) {
+		if (rc == 0 && !svg)
+			rk_chart_print(&c[i], f);
+		rk_chart_free(&c[i]);
+	}
+	free(c);
+	return rc;
+}
+
 int rk_eval_report(const rk_records *r, FILE *f, rk_err *e)
 {
-	if (print_cells(r, f, e))
+	if (draw(r, f, false, e) || print_cells(r, f, e))
 		return -1;
 	return is_ppl(r) ? print_ppl(r, f, e) : print_scores(r, f, e);
+}
+
+int rk_eval_svg(const rk_records *r, FILE *f, rk_err *e)
+{
+	return draw(r, f, true, e);
 }
 
 void rk_eval_running(const rk_records *r, char *out, size_t size)
@@ -179,7 +188,7 @@ void rk_eval_running(const rk_records *r, char *out, size_t size)
 	for (size_t p = 0; p < n_policy(r) && at < size; p++) {
 		rk_eval_figures c = figures(r, p, NULL, 0);
 		char b[RK_NUM];
-		at += (size_t)snprintf(out + at, size - at, "%s%s %s", p ? ", " : "", text_at(r, "names", p),
+		at += (size_t)snprintf(out + at, size - at, "%s%s %s", p ? ", " : "", rk_records_text(r, "names", p),
 		                       is_ppl(r) ? rk_num_real(b, c.ratio, 4) : rk_num_real(b, 100 * c.score, 1));
 	}
 }

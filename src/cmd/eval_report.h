@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include "eval/records.h"
 
-/* Scores by task and length, and what each policy cost. */
+/* Pictures, scores by task and length, and what each policy cost. */
 int rk_eval_report(const rk_records *r, FILE *f, rk_err *e);
+/* The pictures as an SVG file. */
+int rk_eval_svg(const rk_records *r, FILE *f, rk_err *e);
 /* One row per record and policy. */
 void rk_eval_csv(const rk_records *r, FILE *f);
 /* "vanilla 40.0, refreshkv 35.0" (with ppl: ratios) for the progress line. */

@@ -288,3 +288,29 @@ int rk_records_write(const rk_records *r, FILE *f, rk_err *e)
 	}
 	return 0;
 }
+
+/* ---- the header ---- */
+
+const char *rk_records_text(const rk_records *r, const char *key, size_t i)
+{
+	const char *s = json_string_value(json_array_get(json_object_get(r->header, key), i));
+
+	return s ? s : "";
+}
+
+int rk_records_count(const rk_records *r, const char *key)
+{
+	return (int)json_array_size(json_object_get(r->header, key));
+}
+
+const char *rk_records_baseline(const rk_records *r)
+{
+	return rk_records_text(r, "policies", (size_t)json_integer_value(json_object_get(r->header, "baseline")));
+}
+
+bool rk_records_suite_is(const rk_records *r, const char *name)
+{
+	const char *s = json_string_value(json_object_get(r->header, "suite"));
+
+	return s && !strcmp(s, name);
+}

@@ -33,4 +33,10 @@ int rk_records_merge(rk_records *r, const char *const *path, int n, rk_err *e);
 /* All of r as a results file. */
 int rk_records_write(const rk_records *r, FILE *f, rk_err *e);
 
+/* What the header says: entry i of the list `key` ("" where there is none), how many entries it has, the baseline's spec, the suite. */
+const char *rk_records_text(const rk_records *r, const char *key, size_t i);
+int rk_records_count(const rk_records *r, const char *key);
+const char *rk_records_baseline(const rk_records *r);
+bool rk_records_suite_is(const rk_records *r, const char *name);
+
 #endif

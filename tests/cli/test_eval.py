@@ -1,0 +1,218 @@
+"""`refreshkv eval`: results files, resumption, shards, sweeps, bad input; with a tiny random model, whose scores mean nothing."""
+import csv
+import io
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from conftest import one_line
+
+
+@pytest.fixture(scope="session")
+def small(make_tiny):
+    return make_tiny(n_ctx=2048)
+
+
+def records(path, timing=False):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for r in lines[1:]:
+        t = r.pop("timing")
+        assert timing or set(t) == {"device", "isa", "threads", "prefill_ms", "ms_per_token"}
+    return lines[0], lines[1:]
+
+
+NEEDLE = ["eval", "needle", "-q", "--task", "passkey", "--length", "600,900", "-n", "3", "--policy", "refreshkv"]
+
+
+def needle(refreshkv, model, *args, **kw):
+    return refreshkv.ok(*NEEDLE, "-m", model, *args, **kw)
+
+
+@pytest.fixture(scope="session")
+def whole(refreshkv, small, tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "r.jsonl"
+    table = needle(refreshkv, small, "--json", path).stdout.decode()
+    return path, table
+
+
+def test_list_and_help(refreshkv):
+    tasks = refreshkv.ok("eval", "list").stdout.decode()
+    assert all(word in tasks for word in ("chain-of-key", "passkey", "ppl"))
+    assert b"eval merge" in refreshkv.ok("eval", "--help").stdout
+
+
+def test_records(whole):
+    header, recs = records(whole[0])
+    assert header["policies"][0] == "vanilla" and header["policies"][1].startswith("refreshkv:k=0.125") and header["seed"] == 0
+    assert [(r["length"], r["index"]) for r in recs] == [(600, 0), (600, 1), (600, 2), (900, 0), (900, 1), (900, 2)]
+    for r in recs:
+        room = r["length"] - r["prompt_tokens"]
+        assert room > 0 and re.fullmatch("[0-9a-f]{64}", r["prompt_sha256"]) and r["tokens_after"] == 0
+        assert r["data"]["depth"] == r["index"] / 10 and len(r["answer"]) == 1
+        vanilla, refresh = r["policies"]
+        for p in (vanilla, refresh):
+            assert p["score"] in (0, 1) and p["tokens"] <= room and p["layer_steps"] == 3 * p["steps"]
+            assert (r["answer"][0] in p["reply"]) == (p["score"] == 1)
+        assert vanilla["bytes_read"] == vanilla["bytes_vanilla"] and vanilla["full_layer_steps"] == vanilla["layer_steps"]
+        assert refresh["bytes_read"] < 0.7 * refresh["bytes_vanilla"]
+
+
+def test_table_and_csv(refreshkv, small, whole, tmp_path):
+    assert "passkey@600" in whole[1] and "refreshkv" in whole[1] and "depth" in whole[1]
+    r = needle(refreshkv, small, "--json", whole[0], "--csv", "-")	# all there: nothing is run
+    rows = list(csv.DictReader(io.StringIO(r.stdout.decode())))
+    _, recs = records(whole[0])
+    assert len(rows) == 12 and [int(row["bytes_read"]) for row in rows] == [p["bytes_read"] for rec in recs for p in rec["policies"]]
+    assert r.stderr.decode() == whole[1]
+
+
+def test_same_seed_same_records(refreshkv, small, whole, tmp_path):
+    other = tmp_path / "o.jsonl"
+    needle(refreshkv, small, "--json", other, "-t", "1", "--chunk", "64")
+    assert records(other) == records(whole[0])
+    needle(refreshkv, small, "--json", tmp_path / "s.jsonl", "--seed", "1")
+    assert records(tmp_path / "s.jsonl")[1][0]["prompt_sha256"] != records(whole[0])[1][0]["prompt_sha256"]
+
+
+def test_resume_after_kill(refreshkv, small, whole, tmp_path):
+    """Killed without warning again and again, each time after at least one more record."""
+    path = tmp_path / "r.jsonl"
+    args = [*NEEDLE, "-m", small, "--json", path]
+    for wanted in (2, 4):
+        p = refreshkv.popen(*map(str, args), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.time() + 60
+        while time.time() < deadline and p.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < wanted):
+            time.sleep(0.005)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+    path.write_bytes(path.read_bytes() + b'{"group":0,"ta')	# as if it had been killed in the middle of a write
+    needle(refreshkv, small, "--json", path)
+    assert records(path) == records(whole[0])
+
+
+def test_interrupted(refreshkv, small, tmp_path):
+    path = tmp_path / "r.jsonl"
+    p = refreshkv.popen("eval", "chain-of-key", "-q", "-m", str(small), "--length", "1500", "-n", "500", "--json", str(path),
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.time() + 60
+    while time.time() < deadline and (not path.exists() or path.read_bytes().count(b"\n") < 2):
+        time.sleep(0.01)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 130 and b"goes on from there" in err and b"vanilla" in out
+    _, recs = records(path)
+    assert 1 <= len(recs) < 500 and all(x["end"] != "stopped" for r in recs for x in r["policies"])
+
+
+def test_shards_merge(refreshkv, small, whole, tmp_path):
+    path = tmp_path / "r.jsonl"
+    args = [*NEEDLE, "-m", str(small), "--json", str(path)]
+    ranks = [refreshkv.popen(*args, "--shard", f"{i}/2", stdout=subprocess.DEVNULL) for i in (1, 2)]
+    assert [p.wait(timeout=120) for p in ranks] == [0, 0]
+    table = refreshkv.ok("eval", "merge", path, f"{path}.2", f"{path}.1").stdout.decode()
+    assert records(path) == records(whole[0])
+    strip = lambda p: [re.sub(rb',"timing":.*', b"", line) for line in p.read_bytes().splitlines()]
+    assert strip(path) == strip(whole[0])
+    assert "passkey@900" in table
+    before = path.read_bytes()
+    needle(refreshkv, small, "--json", path)	# a merged file is a results file: all is there
+    assert path.read_bytes() == before
+    assert "a second record" in one_line(refreshkv("eval", "merge", "-", f"{path}.1", f"{path}.1"), 1)
+
+
+def test_mpi_environment(refreshkv, small, tmp_path):
+    path = tmp_path / "r.jsonl"
+    for rank in range(3):
+        needle(refreshkv, small, "--json", path, "--mpi", env={"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "3"})
+    header, recs = records(tmp_path / "r.jsonl.2")
+    assert header["shard"] == [2, 3] and [(r["length"], r["index"]) for r in recs] == [(600, 1), (900, 1)]
+
+
+def test_question_after(refreshkv, small, tmp_path):
+    path = tmp_path / "r.jsonl"
+    needle(refreshkv, small, "--json", path, "--question", "after", "--policy", "snapkv", "-n", "1")
+    _, recs = records(path)
+    assert all(0 < r["tokens_after"] < 100 < r["prompt_tokens"] for r in recs)
+
+
+def test_groups_and_sweep(refreshkv, small, tmp_path):
+    """More policies than one session holds: groups, each with the baseline."""
+    path, svg = tmp_path / "r.jsonl", tmp_path / "r.svg"
+    r = refreshkv.ok("eval", "chain-of-key", "-q", "-m", small, "--length", "700", "-n", "1", "--policy", "refreshkv",
+                     "--sweep", "qc=5,10", "--sweep", "s=0.8,0.85,0.9,0.95", "--json", path, "--svg", svg)
+    header, recs = records(path)
+    assert len(header["policies"]) == 9 and header["names"][1] == "refreshkv:qc=5,s=0.8"
+    assert [len(x["policies"]) for x in recs] == [8, 2]
+    assert recs[0]["policies"][0] == recs[1]["policies"][0]		# vanilla is vanilla in every group
+    assert "against bytes read" in r.stdout.decode()
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+
+
+def test_ppl(refreshkv, small, text, tmp_path):
+    """The same windows as `refreshkv ppl`, the same figures."""
+    path, svg = tmp_path / "r.jsonl", tmp_path / "r.svg"
+    args = ["--offset", "0,700", "--eval", "40", "--policy", "vanilla", "--policy", "snapkv", "--policy", "refreshkv:qc=2"]
+    r = refreshkv.ok("eval", "ppl", text, "-q", "-m", small, "--length", "300", *args, "--json", path, "--svg", svg)
+    want = json.loads(refreshkv.ok("ppl", "-q", "-f", text, "-m", small, "-c", "300", *args, "--json", "-").stdout)
+    _, recs = records(path)
+    for w, rec in zip(want["windows"], recs, strict=True):
+        for (name, lane), p in zip(w["policies"].items(), rec["policies"], strict=True):
+            assert p["nll"] == pytest.approx(lane["nll"], rel=1e-6) and len(p["nll"]) == 40
+            assert p["kl"] == pytest.approx(lane["kl"], rel=1e-6, abs=1e-9)
+    out = r.stdout.decode()
+    assert f"{want['summary']['snapkv']['ratio']:.4f}" in out and "over position" in out
+    assert len(ET.parse(svg).getroot()) > 10
+
+
+BAD = [
+    (["eval"], 2, "operand"),
+    (["eval", "nedle"], 2, "needle"),
+    (["eval", "needle", "--task", "paskey"], 2, "passkey"),
+    (["eval", "needle", "--length", "10,x"], 2, "10,x"),
+    (["eval", "needle", "--length", "9000"], 2, "2048"),
+    (["eval", "needle", "--length", "50"], 2, "50"),
+    (["eval", "needle", "some.txt"], 2, "some.txt"),
+    (["eval", "ppl"], 2, "no text"),
+    (["eval", "ppl", "/nowhere.txt"], 1, "/nowhere.txt"),
+    (["eval", "needle", "--policy", "vanilla", "--policy", "snapkv", "--policy", "snapkv:window=1"], 2, "the same"),
+    (["eval", "needle", "--policy", "snapkv", "--sweep", "qc=5"], 2, "qc"),
+    (["eval", "needle", "--sweep", "qc"], 2, "key=value"),
+    (["eval", "needle", "--shard", "3/2", "--json", "x"], 2, "3/2"),
+    (["eval", "needle", "--shard", "1/2"], 2, "--json"),
+    (["eval", "needle", "--mpi"], 2, "OMPI_COMM_WORLD_RANK"),
+    (["eval", "merge", "out"], 2, "merge OUT SHARD"),
+    (["eval", "merge", "-", "/nowhere.1"], 1, "/nowhere.1"),
+]
+
+
+@pytest.mark.parametrize("args,code,says", BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else None)
+def test_bad_input(refreshkv, small, args, code, says, tmp_path):
+    assert says in one_line(refreshkv(*args, *(["-m", small, "-q"] if args[1:] and args[1] != "merge" else []), cwd=tmp_path), code)
+
+
+def test_other_parameters_are_refused(refreshkv, small, whole):
+    before = whole[0].read_bytes()
+    for args, says in ((["--seed", "3"], "seed 0"), (["-n", "4"], "examples [3]"), (["--policy", "h2o"], "policies"), (["--exact"], "exact false")):
+        assert says in one_line(refreshkv(*NEEDLE, "-m", small, "--json", whole[0], *args), 2)
+    bad = whole[0].with_name("bad.jsonl")
+    lines = whole[0].read_text().splitlines(keepends=True)
+    bad.write_text("".join(lines[:2] + ["{not json}\n"] + lines[3:]))
+    assert "bad.jsonl:3" in one_line(refreshkv(*NEEDLE, "-m", small, "--json", bad), 1)
+
+
+@pytest.mark.slow
+def test_default_model_finds_the_needle(refreshkv, model, tmp_path):
+    """Full attention reads the pass key at 512 and 1,024 tokens at three depths, and so does RefreshKV, reading a fifth."""
+    path = tmp_path / "r.jsonl"
+    refreshkv.ok("eval", "needle", "-q", "-m", model, "--task", "passkey", "--length", "512,1024", "-n", "3", "--policy", "refreshkv", "--json", path)
+    _, recs = records(path)
+    for r in recs:
+        vanilla, refresh = r["policies"]
+        assert vanilla["score"] == refresh["score"] == 1 and refresh["bytes_read"] < 0.3 * refresh["bytes_vanilla"]
