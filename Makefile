@@ -43,6 +43,7 @@ LIB := $(filter-out $(BUILD)/src/main.o,$(OBJ))
 EMU := $(CU:kernels/%.cu=$(BUILD)/emu/%.o) $(BUILD)/emu/emu.o $(BUILD)/emu/backend.o \
 	$(filter $(addprefix $(BUILD)/src/,base/% model/% policy/% cache/% cpu/% engine/%),$(OBJ))
 UNIT_EMU := $(patsubst tests/cuda_emu/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/cuda_emu/test_*.c)))
+PROGRAM_EMU := $(BUILD)/tests/tool_emu
 AID := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/aid_*.c)))	# helpers that tests and benchmarks share
 UNIT := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 TOOL := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/tool_*.c)))	# programs that the command-line tests call
@@ -90,7 +91,7 @@ test-asan: model	## the same under AddressSanitizer and UndefinedBehaviorSanitiz
 	@$(MAKE) --no-print-directory asan
 	@tests/run.sh build-asan
 
-unit: $(UNIT) $(UNIT_EMU) $(TOOL) $(BUILD)/refreshkv	## build the tests only
+unit: $(UNIT) $(UNIT_EMU) $(TOOL) $(PROGRAM_EMU) $(BUILD)/refreshkv	## build the tests only
 
 asan:	## build program and tests with the sanitizers, in build-asan/
 	@$(MAKE) --no-print-directory unit BUILD=build-asan EXTRA='$(ASAN)'
@@ -99,7 +100,7 @@ test-cuda-emu:	## the CUDA kernels on an emulated device, under the sanitizers
 	@$(MAKE) --no-print-directory cuda-emu BUILD=build-asan EXTRA='$(ASAN)'
 	@tests/cuda_emu/run.sh build-asan
 
-cuda-emu: $(UNIT_EMU)
+cuda-emu: $(UNIT_EMU) $(PROGRAM_EMU) $(BUILD)/tests/tool_tiny
 
 cuda-ptxas: $(CU:%.cu=$(BUILD)/%.o)	## with CUDA=1: registers and spills of the kernels against tests/cuda_ptxas.txt
 	@python3 tests/cuda_ptxas.py tests/cuda_ptxas.txt $(CU:%.cu=$(BUILD)/%.ptxas)
@@ -144,6 +145,9 @@ $(UNIT) $(TOOL) $(BENCH) $(FUZZ): $(BUILD)/%: $(BUILD)/%.o $(AID) $(LIB)
 
 $(UNIT_EMU): $(BUILD)/tests/%: $(BUILD)/tests/cuda_emu/%.o $(AID) $(EMU)
 	@echo "  LINK  $@"; $(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+$(PROGRAM_EMU): $(sort $(EMU) $(filter-out $(BUILD)/src/backend/backend.o $(BUILD)/kernels/%,$(OBJ)))
+	@echo "  LINK  $@"; $(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # With CUDA=1: the operation tests against a GPU, for tests/device-check.sh.
 $(BUILD)/tests/device_ops: $(BUILD)/tests/cuda_emu/test_cuda_ops.o $(AID) $(LIB)

@@ -85,6 +85,15 @@ static void cuda_free(rk_backend *b, void *p, size_t bytes)
 	rk_cuda_ok((rk_cuda *)b, cudaFree(p), "cudaFree");
 }
 
+static uint64_t cuda_memory_left(rk_backend *b)
+{
+	rk_cuda *c = (rk_cuda *)b;
+	size_t free = 0, total = 0;
+
+	/* after an error the first allocation says what it was */
+	return rk_cuda_alive(c) && rk_cuda_ok(c, cudaMemGetInfo(&free, &total), "cudaMemGetInfo") ? free : UINT64_MAX;
+}
+
 static void cuda_upload(rk_backend *b, void *dst, const void *src, size_t bytes)
 {
 	rk_cuda *c = (rk_cuda *)b;
@@ -386,6 +395,7 @@ static rk_backend_ops cuda_ops()
 	rk_backend_ops o = {};
 	o.alloc = cuda_alloc;
 	o.free = cuda_free;
+	o.memory_left = cuda_memory_left;
 	o.upload = cuda_upload;
 	o.download = cuda_download;
 	o.sync = cuda_sync;

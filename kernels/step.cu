@@ -124,9 +124,9 @@ static void launch_recording(rk_cuda *c)
 
 	c->recording = false;
 	bool clean = rk_cuda_ok(c, cudaGetLastError(), "recording of a step");
-	if (!rk_cuda_ok(c, cudaStreamEndCapture(c->stream, &graph), "cudaStreamEndCapture") || !clean)
+	if (!rk_cuda_ok(c, cudaStreamEndCapture(c->stream, &graph), "cudaStreamEndCapture"))
 		return;
-	bool made = rk_cuda_ok(c, cudaGraphInstantiate(&g->exec, graph, 0), "cudaGraphInstantiate");
+	bool made = clean && rk_cuda_ok(c, cudaGraphInstantiate(&g->exec, graph, 0), "cudaGraphInstantiate");
 	rk_cuda_ok(c, cudaGraphDestroy(graph), "cudaGraphDestroy");
 	if (!made) {
 		*g = rk_graph{};

@@ -53,6 +53,8 @@ typedef struct rk_backend_ops {
 	/* Device memory, 64-byte aligned, zeroed.  e names the size. */
 	int (*alloc)(rk_backend *b, size_t bytes, void **p, rk_err *e);
 	void (*free)(rk_backend *b, void *p, size_t bytes);
+	/* Bytes that alloc can still give, UINT64_MAX: not known.  NULL: this machine's memory, weights and scratch included. */
+	uint64_t (*memory_left)(rk_backend *b);
 	void (*upload)(rk_backend *b, void *dst, const void *src, size_t bytes);
 	void (*download)(rk_backend *b, void *dst, const void *src, size_t bytes);
 	int (*sync)(rk_backend *b, rk_err *e);

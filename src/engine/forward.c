@@ -77,10 +77,14 @@ int rk_act_init(rk_session *s, int n_prompt, rk_err *e)
 	a->rows = act_rows(&s->cfg);
 	a->bytes = rk_act_bytes(b, &s->cfg, n_prompt) - (size_t)a->rows * sizeof *a->pos;
 	a->pos = malloc((size_t)a->rows * sizeof *a->pos);
-	void *p;
-	if (!a->pos || b->ops->alloc(b, a->bytes, &p, e)) {
+	void *p = NULL;
+	if (!a->pos)
+		rk_fail(e, RK_ENOMEM, "activations: out of memory for %d rows; lower --chunk", a->rows);
+	else
+		b->ops->alloc(b, a->bytes, &p, e);	/* says what is wrong: a device may also have been lost */
+	if (!p) {
 		rk_act_free(s);
-		return rk_fail(e, RK_ENOMEM, "activations: out of memory for %zu bytes; lower --chunk", s->plan.activations);
+		return -1;
 	}
 	size_t rows = (size_t)a->rows, qd = (size_t)hp->n_head * (size_t)hp->head_dim, kvd = (size_t)hp->n_kv_head * (size_t)hp->head_dim;
 	float *f = p;

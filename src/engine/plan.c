@@ -79,14 +79,15 @@ static uint64_t memory_available(void)
 	return best;
 }
 
-int rk_plan_check(const rk_plan *p, rk_err *e)
+int rk_plan_check(const rk_plan *p, rk_backend *b, rk_err *e)
 {
-	uint64_t have = memory_available();
+	bool device = b->ops->memory_left;
+	size_t held = p->weights + p->backend, need = device ? p->total - held : p->total;	/* a device holds these since it was opened */
+	uint64_t have = device ? b->ops->memory_left(b) : memory_available();
 
-	if (p->total <= have)
+	if (need <= have)
 		return 0;
-	return rk_fail(e, RK_ENOMEM, "not enough memory: this session needs %.1f MB (%.1f MB of it KV cache for %d + %d tokens), "
-	               "%.1f MB are available; lower --ctx or -n, or use fewer lanes",
-	               (double)p->total / 1e6, (double)(p->total - p->weights - p->activations - p->backend) / 1e6,
-	               p->n_prompt, p->max_new, (double)have / 1e6);
+	return rk_fail(e, RK_ENOMEM, "not enough memory%s%s: this session needs %.1f MB (%.1f MB of it KV cache for %d + %d tokens), "
+	               "%.1f MB are available; lower --ctx or -n, or use fewer lanes", device ? " on " : "", device ? b->device : "",
+	               (double)need / 1e6, (double)(p->total - held - p->activations) / 1e6, p->n_prompt, p->max_new, (double)have / 1e6);
 }

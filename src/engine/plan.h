@@ -31,8 +31,8 @@ typedef struct rk_plan {
 
 /* weight_bytes: of the mapped file.  cfg->chunk must be set. */
 void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk_session_cfg *cfg, int n_prompt, int max_new);
-/* RK_ENOMEM when the caches and buffers exceed what the machine (or its control group) has left; the message names the
- * size, what is available, and the flag that lowers it. */
-int rk_plan_check(const rk_plan *p, rk_err *e);
+/* RK_ENOMEM when the caches and buffers exceed what the device, or the machine (or its control group), has left; the message
+ * names the size, what is available, and the flag that lowers it. */
+int rk_plan_check(const rk_plan *p, rk_backend *b, rk_err *e);
 
 #endif

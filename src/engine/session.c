@@ -183,7 +183,7 @@ int rk_session_start(rk_session *s, const int32_t *ids, int n, int max_new, rk_p
 	if (max_new > s->cfg.n_ctx - n)
 		max_new = s->cfg.n_ctx - n;
 	rk_plan_make(&s->plan, s->b, rk_gguf_bytes(s->m->file), &s->cfg, n, max_new);
-	if (rk_plan_check(&s->plan, e) || store_init(s, &s->prompt, n, 0, e) || rk_act_init(s, n, e))
+	if (rk_plan_check(&s->plan, s->b, e) || store_init(s, &s->prompt, n, 0, e) || rk_act_init(s, n, e))
 		goto fail;
 	for (int i = 0; i < s->cfg.n_lane + s->cfg.shadow; i++) {
 		if (lane_init(s, i, n, max_new, e))

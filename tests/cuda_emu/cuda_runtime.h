@@ -130,10 +130,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned lon
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s);
 cudaError_t cudaGraphDestroy(cudaGraph_t g);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
-template<typename F> cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes)
-{
-	return bytes <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
-}
+cudaError_t emu_func_set_attribute(int bytes);
+template<typename F> cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes) { return emu_func_set_attribute(bytes); }
 
 /* Enqueues one call of body per thread. */
 void emu_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t s, std::function<void()> body);

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <sys/mman.h>
+#include <utility>
 #include <vector>
 
 #ifdef __SANITIZE_ADDRESS__
@@ -316,8 +317,22 @@ unsigned long long emu_global_timer()
 static struct { int n_device = 1, driver = 13000, major = 9, minor = 0; size_t memory = 8ull << 30; } machine;
 static std::map<char *, size_t> device_memory, pinned_memory;
 static size_t held;
-static int fail_wait, fail_with;
+static struct { char call[40]; int n; cudaError_t error; } fail;
 static cudaError_t broken = cudaSuccess;	/* sticky, as after a fault on the device */
+static cudaError_t bad_launch = cudaSuccess;	/* what cudaGetLastError gives once */
+
+/* What this call returns, unless it is cudaSuccess. */
+static cudaError_t fault(const char *call)
+{
+	if (broken)
+		return broken;
+	if (!fail.n || strcmp(fail.call, call) || --fail.n)
+		return cudaSuccess;
+	if (fail.error >= 200)
+		broken = fail.error;
+	return fail.error;
+}
+#define FAULT() do { if (cudaError_t error = fault(__func__)) return error; } while (0)
 
 static void open_memory(bool open)
 {
@@ -352,11 +367,17 @@ cudaError_t cudaGetDeviceCount(int *n)
 }
 cudaError_t cudaDriverGetVersion(int *v) { *v = machine.driver; return cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *v) { *v = 13000; return cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return device < machine.n_device ? cudaSuccess : cudaErrorInvalidValue; }
-cudaError_t cudaGetLastError() { return broken; }
+cudaError_t cudaGetLastError() { return broken ? broken : std::exchange(bad_launch, cudaSuccess); }
+
+cudaError_t cudaSetDevice(int device)
+{
+	FAULT();
+	return device < machine.n_device ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
 {
+	FAULT();
 	*p = cudaDeviceProp{ "emulated device", machine.memory, 227 * 1024, machine.major, machine.minor, 2 };
 	return cudaSuccess;
 }
@@ -368,9 +389,17 @@ const char *cudaGetErrorString(cudaError_t e)
 	case cudaErrorMemoryAllocation: return "out of memory";
 	case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
 	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+	case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
 	case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
+	case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
 	default: return "unspecified launch failure";
 	}
+}
+
+cudaError_t emu_func_set_attribute(int bytes)
+{
+	cudaError_t error = fault("cudaFuncSetAttribute");
+	return error ? error : bytes <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 static cudaError_t allocate(std::map<char *, size_t> &all, void **p, size_t bytes)
@@ -388,8 +417,7 @@ static cudaError_t allocate(std::map<char *, size_t> &all, void **p, size_t byte
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-	if (broken)
-		return broken;
+	FAULT();
 	if (bytes > machine.memory - held)
 		return cudaErrorMemoryAllocation;
 	cudaError_t r = allocate(device_memory, p, bytes);
@@ -402,7 +430,8 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
-	return broken ? broken : allocate(pinned_memory, p, bytes);
+	FAULT();
+	return allocate(pinned_memory, p, bytes);
 }
 
 static void release(std::map<char *, size_t> &all, const char *call, void *p)
@@ -436,8 +465,9 @@ cudaError_t cudaFreeHost(void *p)
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
+	FAULT();
 	*total = machine.memory;
-	*free = machine.memory - held;
+	*free = machine.memory > held ? machine.memory - held : 0;
 	return cudaSuccess;
 }
 
@@ -480,13 +510,17 @@ void emu_launch(const char *name, dim3 grid, dim3 dim, size_t shared, cudaStream
 	if (!threads || threads > max_threads || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
 	    shared > 227 * 1024)
 		die(name, "grid, block or shared memory out of range");
-	emu_enqueue(s, [=] { run_kernel(name, grid, dim, shared, body); });
+	if (cudaError_t error = fault("launch"))
+		bad_launch = error;
+	else
+		emu_enqueue(s, [=] { run_kernel(name, grid, dim, shared, body); });
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s)
 {
-	if (broken || !bytes)
-		return broken;
+	FAULT();
+	if (!bytes)
+		return cudaSuccess;
 	const void *host = kind == cudaMemcpyHostToDevice ? src : dst;
 	bool pinned = inside(pinned_memory, host, bytes);
 	if (kind != cudaMemcpyHostToDevice)
@@ -514,13 +548,15 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s)
 {
+	FAULT();
 	check_device("cudaMemsetAsync", dst, bytes);
 	emu_enqueue(s, [=] { memset(dst, value, bytes); });
-	return broken;
+	return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
+	FAULT();
 	*s = new emu_stream;
 	streams.push_back(*s);
 	return cudaSuccess;
@@ -538,36 +574,40 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
 	if (s->capture)
 		die("cudaStreamSynchronize", "the stream is being captured");
-	if (fail_wait && --fail_wait == 0)
-		broken = (cudaError_t)fail_with;
+	cudaError_t error = fault("cudaStreamSynchronize");
 	drain(s);
-	return broken;
+	return error;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
 {
+	FAULT();
 	s->capture = std::make_unique<emu_graph>();
-	return broken;
+	return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 {
-	*g = s->capture.release();
-	return broken;
+	std::unique_ptr<emu_graph> captured = std::move(s->capture);
+	FAULT();
+	*g = captured.release();
+	return cudaSuccess;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long)
 {
+	FAULT();
 	*x = new emu_graph(*g);
-	return broken;
+	return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 {
+	FAULT();
 	n_replay++;
 	for (auto &w : x->work)
 		s->work.push_back(w);
-	return broken;
+	return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { delete g; return broken; }
@@ -577,7 +617,14 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) { delete x; return broken; }
 
 struct emu_cublas { cudaStream_t stream; };
 
-cublasStatus_t cublasCreate(cublasHandle_t *h) { *h = new emu_cublas{ nullptr }; return CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasCreate(cublasHandle_t *h)
+{
+	if (fault("cublasCreate"))
+		return CUBLAS_STATUS_ALLOC_FAILED;
+	*h = new emu_cublas{ nullptr };
+	return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasDestroy(cublasHandle_t h) { delete h; return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s) { h->stream = s; return CUBLAS_STATUS_SUCCESS; }
 const char *cublasGetStatusString(cublasStatus_t) { return "CUBLAS_STATUS_EXECUTION_FAILED"; }
@@ -602,6 +649,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperat
 	if (ta != CUBLAS_OP_T || tb != CUBLAS_OP_N || *(const float *)alpha != 1 || *(const float *)beta != 0 ||
 	    c_type != CUDA_R_32F)
 		die("cublasGemmEx", "a form of it that kernels/ does not use");
+	if (fault("cublasGemmEx"))
+		return CUBLAS_STATUS_EXECUTION_FAILED;
 	emu_enqueue(h->stream, [=] {
 		std::vector<float> col((size_t)k);
 		for (int j = 0; j < n; j++) {
@@ -615,7 +664,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperat
 			}
 		}
 	});
-	return broken ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+	return CUBLAS_STATUS_SUCCESS;
 }
 
 /* ---- emu.h ---- */
@@ -631,10 +680,28 @@ void emu_machine(int n_device, int driver_version, int major, int minor, uint64_
 	machine = { n_device, driver_version, major, minor, memory_bytes };
 }
 
-void emu_fail_wait(int n, int error)
+void emu_fail(const char *call, int n, int error)
 {
-	fail_wait = n;
-	fail_with = error;
+	snprintf(fail.call, sizeof fail.call, "%s", call);
+	fail.n = n;
+	fail.error = (cudaError_t)error;
 	if (!n)
-		broken = cudaSuccess;
+		broken = bad_launch = cudaSuccess;
+}
+
+__attribute__((constructor)) static void from_environment()
+{
+	const char *m = getenv("EMU_MACHINE"), *f = getenv("EMU_FAIL");
+	char call[40];
+	int n_device, driver, major, minor, n, error;
+	unsigned long long memory;
+
+	if (m && sscanf(m, "%d %d %d %d %llu", &n_device, &driver, &major, &minor, &memory) != 5)
+		die("EMU_MACHINE", m);
+	if (m)
+		emu_machine(n_device, driver, major, minor, memory);
+	if (f && sscanf(f, "%39s %d %d", call, &n, &error) != 3)
+		die("EMU_FAIL", f);
+	if (f)
+		emu_fail(call, n, error);
 }

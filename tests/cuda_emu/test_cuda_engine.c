@@ -351,7 +351,8 @@ static void devices_that_cannot_be_used(void **state)
 	assert_int_equal(emu_bytes_held(), 0);
 }
 
-/* The caches do not fit: an error that names sizes and flags, and the session can start again smaller. */
+/* The caches do not fit, by the plan or because the memory is in pieces: an error that names sizes and flags, and the session can
+ * start again smaller. */
 static void session_out_of_memory(void **state)
 {
 	const aid_rig_opt opt = { .chunk = 32, .n_ctx = 3000, .lanes = { "vanilla" } };
@@ -364,10 +365,18 @@ static void session_out_of_memory(void **state)
 	emu_machine(1, DRIVER, 9, 0, emu_bytes_held() + 400000);
 	assert_int_equal(rk_session_start(&r.s, ids, 2000, 900, NULL, NULL, &e), -1);
 	assert_int_equal(e.code, RK_ENOMEM);
-	assert_non_null(strstr(e.msg, "lower --"));
+	assert_int_equal(strncmp(e.msg, "not enough memory on cuda:0 emulated device: this session needs ", 64), 0);
+	assert_non_null(strstr(e.msg, "KV cache for 2000 + 900 tokens), 0.4 MB are available; lower --ctx or -n"));
+	emu_machine(1, DRIVER, 9, 0, 8ull << 30);
+	for (int n = 1; n <= 3; n++) {
+		emu_fail("cudaMalloc", n, 2);
+		assert_int_equal(rk_session_start(&r.s, ids, 2000, 900, NULL, NULL, &e), -1);
+		assert_int_equal(e.code, RK_ENOMEM);
+		if (!strstr(e.msg, "the session takes ") || !strstr(e.msg, " MB are free; lower --ctx, -n, --chunk or the number of lanes"))
+			fail_msg("'%s'", e.msg);
+	}
 	aid_start(&r.s, ids, 40, 10);
 	aid_step_all(&r.s, 5);
-	emu_machine(1, DRIVER, 9, 0, 8ull << 30);
 	free(ids);
 	rig_close(&r);
 }
@@ -388,38 +397,76 @@ static void sketches_are_refused(void **state)
 	rig_close(&r);
 }
 
-/* The device is lost at each of the waits of a generation: one error that names the call, no crash, everything is
- * closed. */
-static void device_lost(void **state)
+/* Every call of opening a device may fail: one error, nothing is left behind, and the next opening is well. */
+static void opening_fails(void **state)
 {
-	const aid_rig_opt opt = { .chunk = 32, .n_ctx = 200, .lanes = { "refreshkv:qc=2,k=20", "vanilla" } };
+	static const struct { const char *call; int n, error; enum rk_code code; const char *part; } cases[] = {
+		{ "cudaGetDeviceProperties", 1, 999, RK_EUSAGE, "device cuda:0: " },
+		{ "cudaSetDevice", 1, 999, RK_EFAIL, "cudaSetDevice: " },
+		{ "cudaStreamCreateWithFlags", 1, 719, RK_EFAIL, "cudaStreamCreate: " },
+		{ "cublasCreate", 1, 2, RK_EFAIL, "cublasCreate: " },
+		{ "cudaMalloc", 1, 2, RK_ENOMEM, "the model takes " }, { "cudaMalloc", 2, 2, RK_ENOMEM, "the scratch takes " },
+		{ "cudaMalloc", 5, 2, RK_ENOMEM, "the scratch takes " }, { "cudaMalloc", 2, 214, RK_EFAIL, "cudaMalloc: uncorrectable ECC" },
+		{ "cudaMemcpyAsync", 3, 719, RK_EFAIL, "copy of the weights: " },
+		{ "cudaMallocHost", 1, 2, RK_EFAIL, "cudaMallocHost: out of memory" }, { "cudaMallocHost", 4, 2, RK_EFAIL, "cudaMallocHost: " },
+		{ "cudaFuncSetAttribute", 1, 209, RK_EFAIL, "cudaFuncSetAttribute: no kernel image" },
+		{ "cudaStreamSynchronize", 1, 214, RK_EFAIL, "copy of the weights: uncorrectable ECC" },
+	};
 
 	(void)state;
-	for (int wait = 1; wait <= 12; wait++) {
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		emu_fail(cases[i].call, cases[i].n, cases[i].error);
+		expect_error("cuda:0", cases[i].code, cases[i].part);
+		emu_fail("", 0, 0);
+		assert_int_equal(emu_bytes_held(), 0);
+	}
+}
+
+/* A call fails in the prompt or in mid-generation: one error that names it, no crash, and everything is closed. */
+static void session_fails(void **state)
+{
+	static const struct { const char *call; int n, error; const char *part; } cases[] = {
+		{ "cudaStreamSynchronize", 1, 214, ": uncorrectable ECC error" }, { "cudaStreamSynchronize", 3, 700, ": an illegal memory access" },
+		{ "cudaStreamSynchronize", 6, 214, ": uncorrectable ECC error" }, { "cudaMemcpyAsync", 2, 719, "copy of " },
+		{ "cudaMemcpyAsync", 7, 719, "copy " }, { "launch", 3, 209, "no kernel image" }, { "launch", 40, 719, ": unspecified launch" },
+	}, running[] = {
+		{ "cudaStreamBeginCapture", 1, 719, "cudaStreamBeginCapture: " }, { "cudaStreamEndCapture", 1, 719, "cudaStreamEndCapture: " },
+		{ "cudaGraphInstantiate", 1, 2, "cudaGraphInstantiate: out of memory" }, { "cudaGraphLaunch", 1, 719, "cudaGraphLaunch: " },
+		{ "cudaGraphLaunch", 4, 719, "cudaGraphLaunch: " }, { "cudaMemsetAsync", 1, 719, "cudaMemsetAsync: " },
+	};
+	const aid_rig_opt opt = { .chunk = 32, .n_ctx = 200, .lanes = { "refreshkv:qc=2,k=20", "vanilla" } };
+	enum { N_CASE = sizeof cases / sizeof *cases, N_RUNNING = sizeof running / sizeof *running };
+
+	(void)state;
+	for (int i = 0; i < 2 * N_CASE + N_RUNNING; i++) {
+		bool started = i >= N_CASE;
+		const char *call = i < 2 * N_CASE ? cases[i % N_CASE].call : running[i - 2 * N_CASE].call;
+		const char *part = i < 2 * N_CASE ? cases[i % N_CASE].part : running[i - 2 * N_CASE].part;
 		rig r;
 		rk_err e = { 0 };
 		int failed = 0;
 		rig_open(&r, &opt, "cuda:0");
-		int32_t *ids = aid_ids(90, r.m->hp.n_vocab, 3);
-		if (wait > 6)
-			aid_start(&r.s, ids, 50, 30);
-		emu_fail_wait(wait > 6 ? wait - 6 : wait, 214);
-		if (wait <= 6)
-			failed = rk_session_start(&r.s, ids, 50, 30, NULL, NULL, &e);
+		int32_t *ids = aid_ids(40, r.m->hp.n_vocab, 3);
+		if (started)
+			aid_start(&r.s, ids, 40, 30);
+		emu_fail(call, i < 2 * N_CASE ? cases[i % N_CASE].n : running[i - 2 * N_CASE].n,
+		         i < 2 * N_CASE ? cases[i % N_CASE].error : running[i - 2 * N_CASE].error);
+		if (!started)
+			failed = rk_session_start(&r.s, ids, 40, 30, NULL, NULL, &e);
 		for (int t = 0; !failed && t < 10; t++)
 			failed = rk_session_step(&r.s, (int[]){ 0, 1 }, (int32_t[]){ 4, 5 }, 2, &e);
 		assert_int_equal(failed, -1);
 		assert_int_equal(e.code, RK_EFAIL);
-		if (!strstr(e.msg, "ECC"))
-			fail_msg("'%s'", e.msg);
+		if (!strstr(e.msg, part) || strncmp(e.msg, "GPU 0 (cuda:0 emulated device): ", 32))
+			fail_msg("%s: '%s'", call, e.msg);
 		rk_session_free(&r.s);
 		rk_backend_close(r.b);
 		rk_model_free(r.m);
 		close(r.fd);
 		free(ids);
-		emu_fail_wait(0, 0);
+		emu_fail("", 0, 0);
+		assert_int_equal(emu_bytes_held(), 0);
 	}
-	assert_int_equal(emu_bytes_held(), 0);
 }
 
 int main(void)
@@ -434,7 +481,8 @@ int main(void)
 		cmocka_unit_test(devices_that_cannot_be_used),
 		cmocka_unit_test(session_out_of_memory),
 		cmocka_unit_test(sketches_are_refused),
-		cmocka_unit_test(device_lost),
+		cmocka_unit_test(opening_fails),
+		cmocka_unit_test(session_fails),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
