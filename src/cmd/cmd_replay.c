@@ -6,9 +6,11 @@
 #include "cmd/out.h"
 #include "cmd/replay_feed.h"
 #include "cmd/screen_opts.h"
+#include "cmd/vocab.h"
 
 struct opts {
 	rk_screen_opts screen;
+	const char *model;
 	bool quiet, plain;
 	double speed;
 };
@@ -18,6 +20,8 @@ static const rk_opt rows[] = {
 	{ "plain", 0, RK_OPT_FLAG, offsetof(struct opts, plain), .doc = "text and figures instead of the screen, also on a terminal" },
 	{ "speed", 0, RK_OPT_DOUBLE, offsetof(struct opts, speed), .def = "1", .min = 0, .max = 1000, .metavar = "TIMES",
 	  .doc = "on the screen: times the recorded pace; 0: at once" },
+	{ "model", 'm', RK_OPT_STR, offsetof(struct opts, model), .metavar = "FILE",
+	  .doc = "the recorded model, for the text of tokens that might have been chosen; without it the default model, if it is that" },
 	{ 0 }
 };
 
@@ -66,11 +70,17 @@ static int play(rk_trace *t, rk_record *r, rk_err *e)
 static int play_on_screen(rk_trace *t, const struct opts *o, rk_err *e)
 {
 	rk_app_cfg cfg = { 0 };
+	rk_vocab vocab;
 	rk_replay r;
 	if (rk_screen_opts_apply(&o->screen, &cfg, e))
 		return -1;
+	if (rk_vocab_open(&vocab, rk_trace_head(t), o->model, e))
+		return -1;
 	rk_replay_init(&r, t, o->speed, NULL);
-	return rk_app_run(&r.feed, &cfg, e);
+	rk_replay_vocabulary(&r, vocab.tok);
+	int status = rk_app_run(&r.feed, &cfg, e);
+	rk_vocab_close(&vocab);
+	return status;
 }
 
 int rk_cmd_replay(int argc, char **argv, rk_err *e)

@@ -117,6 +117,19 @@ static int seek(void *ctx, double frac, rk_err *e)
 	return 0;
 }
 
+static const char *token_text(void *ctx, int32_t id, size_t *len)
+{
+	const rk_tokenizer *tok = ((rk_replay *)ctx)->tok;
+
+	return id >= 0 && id < rk_tokenizer_n_vocab(tok) ? rk_token_bytes(tok, id, len) : NULL;
+}
+
+void rk_replay_vocabulary(rk_replay *r, const rk_tokenizer *tok)
+{
+	r->tok = tok;
+	r->feed.token_text = tok ? token_text : NULL;
+}
+
 void rk_replay_init(rk_replay *r, rk_trace *t, double speed, const int64_t *clock)
 {
 	const rk_trace_header *h = rk_trace_head(t);

@@ -24,11 +24,14 @@ typedef struct rk_replay {
 	int64_t last_token_ns;
 	int64_t rush_token;		/* hand over without waiting up to this many tokens of lane 0 */
 	int64_t n_token;
+	const rk_tokenizer *tok;	/* see rk_replay_vocabulary; borrowed */
 	rk_err why;			/* a damaged line, shown as an error event */
 	rk_feed feed;
 } rk_replay;
 
 /* clock: see above; what it says now is the start. */
 void rk_replay_init(rk_replay *r, rk_trace *t, double speed, const int64_t *clock);
+/* Tokens are shown as text from here on; without, those that were not chosen are numbers.  NULL: none. */
+void rk_replay_vocabulary(rk_replay *r, const rk_tokenizer *tok);
 
 #endif

@@ -46,6 +46,26 @@ def test_what_a_recording_cannot_do_is_said(replay):
     assert t.end() == 0
 
 
+def test_alternatives_are_text_where_the_model_is_here(chat, replay, term, tiny, tmp_path):
+    trace = tmp_path / "t.jsonl"
+    t = chat("-n", "4", "-p", "hello", "--trace", trace)
+    t.wait("ready")
+    t.send("\x04")
+    assert t.end() == 0
+
+    def top5(*args):
+        t = term("replay", trace, "--speed", "0", *args)
+        t.wait("ready")
+        t.send("o")
+        return next(line for line in t.wait("top 5").split("\n") if line.startswith("top 5"))
+
+    assert "#" in top5() and '"' not in top5()	# the default model is not the recorded one
+    assert '"' in top5("-m", tiny)
+    t = replay("-m", tiny)
+    assert t.end() == 2
+    assert "not the recorded model" in t.text()
+
+
 def test_a_live_session_cannot_be_sought_in(chat):
     t = chat()
     t.wait("Type a question")
