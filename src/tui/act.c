@@ -308,18 +308,26 @@ static void stop(rk_ui *ui)
 	ui->found_item = -1;
 }
 
+void rk_ui_pace(rk_ui *ui, float tok_per_s)
+{
+	ui->tok_per_s = tok_per_s;
+	ui->pace_first = 0;
+	if (ui->feed->pace)
+		ui->feed->pace(ui->feed->ctx, tok_per_s);
+}
+
 static void set_pace(rk_ui *ui, float factor)
 {
 	rk_view_speed s = rk_view_speed_at(&ui->view, 0, ui->view.lane[0].n_token - 1, 32);
 	float from = ui->tok_per_s > 0 ? ui->tok_per_s : s.n && s.ms > 0 ? (float)(1000 / s.ms) : 32;
 
-	ui->tok_per_s = factor > 1 && ui->tok_per_s <= 0 ? 0 : from * factor;
-	if (ui->tok_per_s > 256)
-		ui->tok_per_s = 0;
-	if (ui->tok_per_s > 0 && ui->tok_per_s < 0.25f)
-		ui->tok_per_s = 0.25f;
-	if (ui->feed->pace)
-		ui->feed->pace(ui->feed->ctx, ui->tok_per_s);
+	float to = factor > 1 && ui->tok_per_s <= 0 ? 0 : from * factor;
+
+	if (to > 256)
+		to = 0;
+	if (to > 0 && to < 0.25f)
+		to = 0.25f;
+	rk_ui_pace(ui, to);
 	if (ui->tok_per_s > 0)
 		rk_ui_say(ui, "at most %.3g tokens per second", (double)ui->tok_per_s);
 	else

@@ -114,6 +114,8 @@ void rk_ui_drain(rk_ui *ui)
 			ui->compare = true;
 		if (ev.type == RK_EV_START)
 			ui->cursor = -1;
+		if (ev.type == RK_EV_IDLE && ui->pace_first > 0)
+			rk_ui_pace(ui, 0);
 	}
 }
 
@@ -294,6 +296,9 @@ int rk_app_run(rk_feed *feed, const rk_app_cfg *cfg, rk_err *e)
 		load_history(ui);
 		if (cfg->lead)
 			rk_view_say(&ui->view, RK_ITEM_NOTE, cfg->lead);
+		if (cfg->pace > 0)
+			rk_ui_pace(ui, cfg->pace);
+		ui->pace_first = cfg->pace;
 		if (cfg->first)
 			rk_ui_ask(ui, cfg->first);
 		fatal = loop(ui, &script);

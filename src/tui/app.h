@@ -62,6 +62,7 @@ typedef struct rk_ui {
 	/* pace */
 	bool paused;
 	float tok_per_s;		/* ceiling; 0: none */
+	float pace_first;		/* the ceiling if it is one for the first reply only; else 0 */
 	int seed;			/* of the next regenerate */
 
 	/* readings that the loop takes, never a pane */
@@ -81,6 +82,7 @@ typedef struct rk_app_cfg {
 	const char *first;		/* asked at once, NULL: none */
 	const char *resume;		/* session name or file; NULL: none */
 	const char *lead;		/* a note at the top of the conversation, NULL: none */
+	float pace;			/* ceiling on tokens per second until the first reply is over; 0: none */
 	rk_settings settings;
 } rk_app_cfg;
 
@@ -103,6 +105,7 @@ void rk_ui_complain(rk_ui *ui, const char *fmt, ...) __attribute__((format(print
 void rk_ui_ask(rk_ui *ui, const char *user);
 void rk_ui_regenerate(rk_ui *ui, bool edit);
 void rk_ui_set_policy(rk_ui *ui, const char *spec);
+void rk_ui_pace(rk_ui *ui, float tok_per_s);
 void rk_ui_search(rk_ui *ui, int direction);	/* for ui->pattern, from the last match */
 void rk_ui_new_session(rk_ui *ui);
 void rk_ui_show_cursor(rk_ui *ui);		/* scrolls the conversation to the token under the cursor */

@@ -118,9 +118,7 @@ static void do_pace(rk_ui *ui, char *args)
 		rk_ui_complain(ui, "pace N: tokens per second, 0 to 10000; 0: as fast as it goes");
 		return;
 	}
-	ui->tok_per_s = v;
-	if (ui->feed->pace)
-		ui->feed->pace(ui->feed->ctx, v);
+	rk_ui_pace(ui, v);
 }
 
 static void do_goto(rk_ui *ui, char *args)
