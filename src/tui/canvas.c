@@ -254,6 +254,16 @@ void rk_put_level(rk_canvas *c, rk_rect r, int x, int y, double frac, enum rk_ro
 		rk_puts(c, r, x, y, role, n == 0 ? " " : n < 3 ? "-" : n < 6 ? "=" : "#");
 }
 
+void rk_put_halves(rk_canvas *c, rk_rect r, int x, int y, bool upper, bool lower, enum rk_role role)
+{
+	if (!upper && !lower)
+		return;
+	if (c->utf8)
+		rk_puts(c, r, x, y, role, upper && lower ? "█" : upper ? "▀" : "▄");
+	else
+		rk_put_sym(c, r, x, y, role, RK_SYM_CHECK);
+}
+
 void rk_fill(rk_canvas *c, rk_rect r, enum rk_role role)
 {
 	for (int y = 0; y < r.h; y++)

@@ -72,6 +72,8 @@ void rk_put_vline(rk_canvas *c, rk_rect r, int x, enum rk_role role);
 void rk_put_bar(rk_canvas *c, rk_rect r, int x, int y, int w, double frac, enum rk_role role);
 /* One column of a curve: the bar of height frac that ends in row y, for a plot of one row. */
 void rk_put_level(rk_canvas *c, rk_rect r, int x, int y, double frac, enum rk_role role);
+/* A cell of a plot that is twice as fine as the rows: its upper half, its lower half, or both. */
+void rk_put_halves(rk_canvas *c, rk_rect r, int x, int y, bool upper, bool lower, enum rk_role role);
 void rk_fill(rk_canvas *c, rk_rect r, enum rk_role role);	/* blanks */
 void rk_set_role(rk_canvas *c, rk_rect r, int x, int y, int w, enum rk_role role);
 

@@ -38,7 +38,7 @@ void rk_compare_draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 	int w = (r.w - x0 + 1) / n;
 
 	if (w < 8) {
-		rk_put_n_a(c, r, "too narrow for columns: c shows one lane");
+		rk_put_n_a(c, r, "", "too narrow for columns: c shows one lane");
 		return;
 	}
 	for (int i = 0; i < n; i++) {

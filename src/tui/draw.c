@@ -11,11 +11,38 @@ const rk_pane *const rk_panes[RK_N_PANE] = {
 	[RK_PANE_OCCUPANCY] = &rk_pane_occupancy, [RK_PANE_RATIO] = &rk_pane_ratio, [RK_PANE_SPEED] = &rk_pane_speed,
 };
 
-void rk_put_n_a(rk_canvas *c, rk_rect r, const char *why)
+static void put_centered(rk_canvas *c, rk_rect r, int y, const char *s, size_t len)
 {
-	int w = rk_text_width(why, strlen(why));
+	int w = rk_text_width(s, len);
 
-	rk_puts(c, r, w < r.w ? (r.w - w) / 2 : 0, r.h / 2, RK_ROLE_DIM, why);
+	rk_put(c, r, w < r.w ? (r.w - w) / 2 : 0, y, RK_ROLE_DIM, s, len);
+}
+
+/* Bytes of s that fit in w columns, up to a blank. */
+static size_t fitting(const char *s, int w)
+{
+	size_t n = strlen(s);
+
+	while (n > 0 && (rk_text_width(s, n) > w || (s[n] && s[n] != ' ')))
+		n--;
+	return n;
+}
+
+void rk_put_n_a(rk_canvas *c, rk_rect r, const char *about, const char *why)
+{
+	int rows = 0, w = r.w - 4;
+	size_t n = 1;
+
+	for (const char *s = about; *s && n; s += n + (s[n] == ' '), rows++)
+		n = fitting(s, w);
+	if (!n || rows + 2 > r.h)
+		rows = 0;
+	int y = rows ? (r.h - rows - 2) / 2 : r.h / 2, below = rows ? y + rows + 1 : y;
+	for (const char *s = about; rows > 0; rows--, s += n + (s[n] == ' ')) {
+		n = fitting(s, w);
+		put_centered(c, r, y++, s, n);
+	}
+	put_centered(c, r, below, why, strlen(why));
 }
 
 bool rk_ui_policy(const rk_ui *ui, int lane, rk_policy *p)

@@ -25,7 +25,8 @@ void rk_inspector_draw(rk_ui *ui, rk_canvas *c, rk_rect r);
 void rk_compare_draw(rk_ui *ui, rk_canvas *c, rk_rect r);
 /* Lines of a lane's conversation in r, from ui->top on; used by both of the above views. */
 void rk_chat_draw_lines(rk_ui *ui, rk_canvas *c, rk_rect r, int lane);
-void rk_put_n_a(rk_canvas *c, rk_rect r, const char *why);	/* in the middle: there is nothing to show yet */
+/* In the middle: there is nothing to show, and why; above it, where there is room, what will be seen here. */
+void rk_put_n_a(rk_canvas *c, rk_rect r, const char *about, const char *why);
 
 /* The policy of the lane that is shown; false while there is none. */
 bool rk_ui_policy(const rk_ui *ui, int lane, rk_policy *p);

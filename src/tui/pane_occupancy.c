@@ -9,6 +9,8 @@ static const struct { enum rk_role role; enum rk_sym sym; const char *name; } ki
 	{ RK_ROLE_GENERATED, RK_SYM_GENERATED, "answer" }, { RK_ROLE_RECENT, RK_SYM_RECENT, "recent" },
 };
 
+#define ABOUT "What each layer keeps: first tokens, document, answer, newest tokens; and from which parts of the document."
+
 /* Several layers as one row. */
 struct row {
 	uint32_t part[4];
@@ -100,7 +102,7 @@ static void draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 	int rows = r.h - 1, n = v->n_layer, cover = r.w >= 74 ? 32 : r.w >= 40 ? 16 : 0, bar = r.w - 3 - (cover ? cover + 2 : 1) - 5;
 
 	if (!o || rows < 1 || bar < 4) {
-		rk_put_n_a(c, r, v->n_lane ? "reported every 16 steps" : "no session yet");
+		rk_put_n_a(c, r, ABOUT, v->n_lane ? "reported every 16 steps" : "no session yet");
 		return;
 	}
 	int group = (n + rows - 1) / rows;

@@ -19,7 +19,9 @@ static void draw_time(const rk_ui *ui, rk_canvas *c, rk_rect r, const rk_view_sp
 	char a[RK_FMT], b[RK_FMT];
 	int base = rk_view_base_lane(&ui->view);
 
-	if (base >= 0 && base != ui->lane)
+	if (base == ui->lane)
+		vanilla = s->ms;
+	else if (base >= 0)
 		vanilla = rk_view_speed_at(&ui->view, base, ui->view.lane[base].n_token - 1, WINDOW).ms;
 	int x = rk_puts(c, r, label(c, r, 0, "ms/token"), 0, RK_ROLE_TITLE, rk_fmt_real(a, s->ms, 1));
 	x = rk_putf(c, r, x, 0, RK_ROLE_DIM, "  vanilla ");

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "tui/pane.h"
 
+#define ABOUT "How many steps a layer takes from one look at the whole cache to the next: a long bar saves much."
 #define MIN_COL 13	/* "00 ####  12.5" */
 
 /* The end of the scale: a power of two, so that it does not move with every step. */
@@ -61,7 +62,7 @@ static void draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 	const rk_view *v = &ui->view;
 
 	if (!v->n_lane || !v->stats.lane[ui->lane].n_step || r.h < 1) {
-		rk_put_n_a(c, r, "no decode step yet");
+		rk_put_n_a(c, r, ABOUT, "no decode step yet");
 		return;
 	}
 	struct grid g = grid_of(ui, r.w, r.h);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "tui/pane.h"
 
+#define ABOUT "A row for each layer, a column for each token: where a layer looks at the whole cache, and where a part of it will do."
 #define STRIDE 8	/* columns that the raster moves on by */
 
 struct cell { int n, full, glance, checked; };
@@ -72,7 +73,7 @@ static void draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 	int n = v->n_layer, rows = r.h - 1, cols = r.w - 3, steps = ui->steps_per_col;
 
 	if (!v->n_lane || !v->stats.lane[ui->lane].n_step || rows < 1 || cols < 1) {
-		rk_put_n_a(c, r, "no decode step yet");
+		rk_put_n_a(c, r, ABOUT, "no decode step yet");
 		return;
 	}
 	int group = (n + rows - 1) / rows;
