@@ -73,6 +73,12 @@ typedef struct rk_trace_opts {
 	bool positions, prompt, shadow, force;
 } rk_trace_opts;
 
+typedef struct rk_result_opts {	/* for rk_results_open, and no progress */
+	const char *json, *csv;
+	bool quiet;
+} rk_result_opts;
+
+extern const rk_opt rk_result_rows[];
 extern const rk_opt rk_model_rows[], rk_engine_rows[], rk_sampling_rows[], rk_prompt_rows[], rk_trace_rows[];
 
 /* Path of the model: the option or the default.  RK_EMODEL with what to do when it is not there.  buf backs the default. */

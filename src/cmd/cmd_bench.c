@@ -17,10 +17,11 @@
 #define MAX_ROW (MAX_CTX * RK_MAX_LANE)
 
 struct opts {
-	const char *ctx, *json, *csv;
+	const char *ctx;
 	int steps, rounds;
-	bool lanes, shadow, quiet;
+	bool lanes, shadow;
 	rk_opt_list policy;
+	rk_result_opts result;
 	rk_model_opts model;
 	rk_engine_opts engine;
 };
@@ -33,14 +34,12 @@ static const rk_opt rows[] = {
 	  .doc = "how often each run is repeated, in turn with the others; figures are medians over all of them" },
 	{ "lanes", 0, RK_OPT_FLAG, offsetof(struct opts, lanes), .doc = "all policies as lanes of one run instead of one by one" },
 	{ "shadow", 0, RK_OPT_FLAG, offsetof(struct opts, shadow), .doc = "with the vanilla shadow that gives the perplexity ratio" },
-	{ "json", 0, RK_OPT_STR, offsetof(struct opts, json), .metavar = "FILE", .doc = "write the figures as JSON; -: to standard output" },
-	{ "csv", 0, RK_OPT_STR, offsetof(struct opts, csv), .metavar = "FILE", .doc = "write them as CSV; -: to standard output" },
-	{ "quiet", 'q', RK_OPT_FLAG, offsetof(struct opts, quiet), .doc = "no progress on stderr" },
 	{ 0 }
 };
 
 static const rk_opt_group groups[] = {
 	{ "Measurement", rows, 0 },
+	{ "Results", rk_result_rows, offsetof(struct opts, result) },
 	{ "Model", rk_model_rows, offsetof(struct opts, model) },
 	{ "Engine", rk_engine_rows, offsetof(struct opts, engine) },
 	{ 0 }
@@ -76,8 +75,7 @@ struct bench {
 	char model[96], device[64], isa[24];
 	int n_thread;
 	size_t n_weight;		/* weights multiplied per prompt token */
-	rk_out json, csv;
-	FILE *table;
+	rk_results out;
 };
 
 static int put(struct sample *s, double v, rk_err *e)
@@ -183,7 +181,7 @@ static int run_once(struct bench *b, int ctx, int from, int n, struct row *rows_
 	    rk_engine_ask_ids(g, ids, ctx, b->o.steps + 1, RK_FOLLOW_TEXT, ids + ctx, b->o.steps + 1, e))
 		goto out;
 	rk_cmd_catch_interrupt(g);
-	rc = rk_cmd_follow(g, &rec, NULL, !b->o.quiet, on_event, &rows_of[0], e);
+	rc = rk_cmd_follow(g, &rec, NULL, !b->o.result.quiet, on_event, &rows_of[0], e);
 	rk_cmd_release_interrupt();
 	if (rc == 0 && rk_cmd_interrupted())
 		rc = 1;
@@ -238,7 +236,7 @@ static double prefill_flops(const struct bench *b, struct row *r)
 
 static void print_machine(const struct bench *b)
 {
-	fprintf(b->table, "%s on %s, %s, %d threads; memory reads %.1f GB/s, matrix products %.0f GFLOP/s\n\n", b->model, b->device, b->isa,
+	fprintf(b->out.table, "%s on %s, %s, %d threads; memory reads %.1f GB/s, matrix products %.0f GFLOP/s\n\n", b->model, b->device, b->isa,
 	        b->n_thread, b->bandwidth / 1e9, b->gemm / 1e9);
 }
 
@@ -270,9 +268,9 @@ static int print_table(struct bench *b, rk_err *e)
 		rk_num_real(num, 100 * rate / b->bandwidth, 0);
 		rk_table_add(&t, strcat(num, " %"));
 	}
-	int rc = rk_table_print(&t, b->table, e);
+	int rc = rk_table_print(&t, b->out.table, e);
 	rk_table_free(&t);
-	fprintf(b->table, "\nGB/s: weights and K/V bytes of a step over its median time; of limit: against the reads measured just before.\n");
+	fprintf(b->out.table, "\nGB/s: weights and K/V bytes of a step over its median time; of limit: against the reads measured just before.\n");
 	return rc;
 }
 
@@ -303,17 +301,17 @@ static json_t *report_json(struct bench *b)
 
 static void write_csv(struct bench *b)
 {
-	fprintf(b->csv.f, "ctx,policy,prefill_tok_per_s,decode_ms_per_token,decode_ms_p10,decode_ms_p90,full_step_ms,partial_step_ms,"
+	fprintf(b->out.csv.f, "ctx,policy,prefill_tok_per_s,decode_ms_per_token,decode_ms_p10,decode_ms_p90,full_step_ms,partial_step_ms,"
 	        "shadow_ms_per_token,bytes_per_step,gb_per_s,peak_rss_bytes\n");
 	for (int i = 0; i < b->n_row; i++) {
 		struct row *r = &b->row[i];
 		double ms = quantile(&r->step, 0.5);
 		double v[] = { quantile(&r->prefill, 0.5), ms, quantile(&r->step, 0.1), quantile(&r->step, 0.9), quantile(&r->full, 0.5),
 		               quantile(&r->partial, 0.5), quantile(&r->shadow, 0.5), bytes_of(r), bytes_of(r) / (ms * 1e6) };
-		fprintf(b->csv.f, "%d,\"%s\"", r->ctx, r->policy);
+		fprintf(b->out.csv.f, "%d,\"%s\"", r->ctx, r->policy);
 		for (size_t k = 0; k < sizeof v / sizeof *v; k++)
-			isfinite(v[k]) ? fprintf(b->csv.f, ",%.6g", v[k]) : fprintf(b->csv.f, ",");
-		fprintf(b->csv.f, ",%lld\n", (long long)r->peak_rss);
+			isfinite(v[k]) ? fprintf(b->out.csv.f, ",%.6g", v[k]) : fprintf(b->out.csv.f, ",");
+		fprintf(b->out.csv.f, ",%lld\n", (long long)r->peak_rss);
 	}
 }
 
@@ -322,30 +320,16 @@ static int report(struct bench *b, rk_err *e)
 	print_machine(b);
 	if (print_table(b, e))
 		return -1;
-	if (b->json.f) {
+	if (b->out.json.f) {
 		json_t *root = report_json(b);
-		int rc = rk_json_print(root, b->json.f, e);
+		int rc = rk_json_print(root, b->out.json.f, e);
 		json_decref(root);
-		if (rc || rk_out_commit(&b->json, e))
+		if (rc)
 			return -1;
 	}
-	if (b->csv.f) {
+	if (b->out.csv.f)
 		write_csv(b);
-		if (rk_out_commit(&b->csv, e))
-			return -1;
-	}
-	return rk_out_flush(b->table, b->table == stdout ? "standard output" : "standard error", e);
-}
-
-static int open_outputs(struct bench *b, rk_err *e)
-{
-	bool json = b->o.json && !strcmp(b->o.json, "-"), csv = b->o.csv && !strcmp(b->o.csv, "-");
-	if (json && csv)
-		return rk_fail(e, RK_EUSAGE, "--json and --csv cannot both go to standard output");
-	b->table = json || csv ? stderr : stdout;
-	if (b->o.json && rk_out_open(&b->json, b->o.json, e))
-		return -1;
-	return b->o.csv ? rk_out_open(&b->csv, b->o.csv, e) : 0;
+	return rk_results_commit(&b->out, e);
 }
 
 static int measure(struct bench *b, rk_err *e)
@@ -362,7 +346,7 @@ static int measure(struct bench *b, rk_err *e)
 		return -1;
 	if (path != b->model_path)
 		snprintf(b->model_path, sizeof b->model_path, "%s", path);
-	if (open_outputs(b, e))
+	if (rk_results_open(&b->out, b->o.result.json, b->o.result.csv, e))
 		return -1;
 	b->bandwidth = rk_machine_bandwidth(b->o.engine.threads);
 	b->gemm = rk_machine_gemm(b->o.engine.threads);
@@ -381,8 +365,7 @@ int rk_cmd_bench(int argc, char **argv, rk_err *e)
 	case 0: rc = measure(b, e); break;
 	case 1: rk_opt_help(&rk_cmd_bench_opt, stdout); rc = rk_out_flush(stdout, "standard output", e); break;
 	}
-	rk_out_discard(&b->json);
-	rk_out_discard(&b->csv);
+	rk_results_discard(&b->out);
 	for (int i = 0; i < MAX_ROW; i++) {
 		struct row *r = &b->row[i];
 		free(r->prefill.v), free(r->step.v), free(r->full.v), free(r->partial.v), free(r->shadow.v);

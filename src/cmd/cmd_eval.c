@@ -566,7 +566,6 @@ static int run_all(struct eval *v, rk_err *e)
 		v->total += is_mine(v, i);
 	v->done = (long)json_array_size(v->records.list);
 	v->start_ns = rk_clock_ns();
-	show_progress(v);
 	for (int g = 0; g < v->n_group; g++)
 		for (int t = 0; t < v->n_task; t++)
 			for (int l = 0; l < v->n_length && !rc; l++)

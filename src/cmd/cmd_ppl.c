@@ -16,10 +16,11 @@
 #include "trace/digest.h"
 
 struct opts {
-	const char *file, *ids, *offset, *json, *csv;
+	const char *file, *ids, *offset;
 	int ctx, eval;
-	bool lossy, quiet;
+	bool lossy;
 	rk_opt_list policy;
+	rk_result_opts result;
 	rk_model_opts model;
 	rk_engine_opts engine;
 	rk_trace_opts trace;
@@ -38,16 +39,12 @@ static const rk_opt rows[] = {
 	{ "policy", 0, RK_OPT_LIST, offsetof(struct opts, policy), .metavar = "SPEC",
 	  .doc = "a policy.  Without it: those of the RefreshKV paper.  vanilla is added where it is missing, as the baseline" },
 	{ "lossy", 0, RK_OPT_FLAG, offsetof(struct opts, lossy), .doc = "replace invalid UTF-8 and NUL bytes by U+FFFD" },
-	{ "json", 0, RK_OPT_STR, offsetof(struct opts, json), .metavar = "FILE",
-	  .doc = "write everything as JSON; -: to standard output, and the table to stderr" },
-	{ "csv", 0, RK_OPT_STR, offsetof(struct opts, csv), .metavar = "FILE",
-	  .doc = "write one row per window and policy; -: as above" },
-	{ "quiet", 'q', RK_OPT_FLAG, offsetof(struct opts, quiet), .doc = "no progress on stderr" },
 	{ 0 }
 };
 
 static const rk_opt_group groups[] = {
 	{ "Measurement", rows, 0 },
+	{ "Results", rk_result_rows, offsetof(struct opts, result) },
 	{ "Model", rk_model_rows, offsetof(struct opts, model) },
 	{ "Engine", rk_engine_rows, offsetof(struct opts, engine) },
 	{ "Trace", rk_trace_rows, offsetof(struct opts, trace) },
@@ -73,8 +70,7 @@ struct ppl {
 	int n_offset;
 	rk_sums total[RK_MAX_LANE];
 	json_t *windows;
-	rk_out json, csv;
-	FILE *table;			/* where tables go: stdout unless results do */
+	rk_results out;
 };
 
 /* The policies of RefreshKV's table 1 and of its ablations (tables 3 and 4): as many as one run holds. */
@@ -178,7 +174,7 @@ static void csv_real(FILE *f, double v)
 
 static void csv_row(struct ppl *p, size_t offset, const char *spec, const rk_figures *f)
 {
-	FILE *out = p->csv.f;
+	FILE *out = p->out.csv.f;
 	fprintf(out, "%zu,%d,%d,\"", offset, p->o.ctx, p->o.eval);
 	for (const char *s = spec; *s; s++)
 		fputs(*s == '"' ? "\"\"" : (char[]){ *s, '\0' }, out);
@@ -246,16 +242,16 @@ static int report_window(struct ppl *p, size_t offset, const rk_record *r, rk_er
 	for (int i = 0; i < p->o.policy.n && rc == 0; i++) {
 		rk_figures f = rk_sums_figures(&s[i], &s[p->base]);
 		table_row(&t, p->o.policy.v[i], &f);
-		if (p->csv.f)
+		if (p->out.csv.f)
 			csv_row(p, offset, p->o.policy.v[i], &f);
 		json_object_set_new(policies, p->o.policy.v[i], lane_json(r, i, &f));
 	}
 	json_array_append_new(p->windows, json_pack("{s:I, s:i, s:i, s:o, s:o}", "offset", (json_int_t)offset, "ctx", p->o.ctx,
 		"eval", p->o.eval, "prefill_top10", rk_record_top_json(r, p->base), "policies", policies));
 	if (rc == 0) {
-		fprintf(p->table, "\nwindow at token %zu: %d tokens of prompt, %d scored\n", offset, p->o.ctx, p->o.eval);
-		rc = rk_table_print(&t, p->table, e);
-		fflush(p->table);
+		fprintf(p->out.table, "\nwindow at token %zu: %d tokens of prompt, %d scored\n", offset, p->o.ctx, p->o.eval);
+		rc = rk_table_print(&t, p->out.table, e);
+		fflush(p->out.table);
 	}
 	rk_table_free(&t);
 	for (int i = 0; i < RK_MAX_LANE; i++)
@@ -274,7 +270,7 @@ static int run_window(struct ppl *p, size_t offset, rk_err *e)
 	int rc = rk_engine_ask_ids(p->g, ids, p->o.ctx, p->o.eval, RK_FOLLOW_TEXT, ids + p->o.ctx, p->o.eval, e);
 	free(ids);
 	if (rc == 0)
-		rc = rk_cmd_follow(p->g, &r, p->trace, !p->o.quiet, NULL, NULL, e);
+		rc = rk_cmd_follow(p->g, &r, p->trace, !p->o.result.quiet, NULL, NULL, e);
 	if (rc == 0)
 		rc = rk_cmd_interrupted() ? 1 : report_window(p, offset, &r, e);
 	rk_record_free(&r);
@@ -289,15 +285,15 @@ static int print_summary(struct ppl *p, rk_err *e)
 		rk_figures f = rk_sums_figures(&p->total[i], &p->total[p->base]);
 		table_row(&t, p->o.policy.v[i], &f);
 	}
-	fprintf(p->table, "\nall %d windows\n", p->n_offset);
-	int rc = rk_table_print(&t, p->table, e);
+	fprintf(p->out.table, "\nall %d windows\n", p->n_offset);
+	int rc = rk_table_print(&t, p->out.table, e);
 	rk_table_free(&t);
 	return rc;
 }
 
 static void print_convention(const struct ppl *p)
 {
-	fprintf(p->table, "\nTeacher-forced; ratio and KL (nats) against %s on the same tokens%s.  %s.\n"
+	fprintf(p->out.table, "\nTeacher-forced; ratio and KL (nats) against %s on the same tokens%s.  %s.\n"
 	        "ms/token: median step, the work that the %d lanes share and this lane's own attention.\n", p->o.policy.v[p->base],
 	        p->base_added ? " (added as the baseline)" : "",
 	        p->o.ids ? "Ids as given" : p->text.bos < 0 ? "No BOS; special tokens are text" :
@@ -306,8 +302,8 @@ static void print_convention(const struct ppl *p)
 
 static int measure(struct ppl *p, rk_err *e)
 {
-	if (p->csv.f)
-		fprintf(p->csv.f, "offset,ctx,eval,policy,ppl,ratio,kl,same_top1,ms_per_token,bytes_read_per_step,bytes_vanilla_per_step,"
+	if (p->out.csv.f)
+		fprintf(p->out.csv.f, "offset,ctx,eval,policy,ppl,ratio,kl,same_top1,ms_per_token,bytes_read_per_step,bytes_vanilla_per_step,"
 		        "effective_stride\n");
 	rk_cmd_catch_interrupt(p->g);
 	int rc = 0;
@@ -319,31 +315,14 @@ static int measure(struct ppl *p, rk_err *e)
 	if (p->n_offset > 1 && print_summary(p, e))
 		return -1;
 	print_convention(p);
-	if (p->json.f) {
+	if (p->out.json.f) {
 		json_t *report = report_json(p);
-		rc = rk_json_print(report, p->json.f, e);
+		rc = rk_json_print(report, p->out.json.f, e);
 		json_decref(report);
-		if (rc || rk_out_commit(&p->json, e))
+		if (rc)
 			return -1;
 	}
-	if (p->csv.f && rk_out_commit(&p->csv, e))
-		return -1;
-	return rk_out_flush(p->table, p->table == stdout ? "standard output" : "standard error", e);
-}
-
-static bool is_stdout(const char *path)
-{
-	return path && !strcmp(path, "-");
-}
-
-static int open_outputs(struct ppl *p, rk_err *e)
-{
-	if (is_stdout(p->o.json) && is_stdout(p->o.csv))
-		return rk_fail(e, RK_EUSAGE, "--json and --csv cannot both go to standard output");
-	p->table = is_stdout(p->o.json) || is_stdout(p->o.csv) ? stderr : stdout;
-	if (p->o.json && rk_out_open(&p->json, p->o.json, e))
-		return -1;
-	return p->o.csv ? rk_out_open(&p->csv, p->o.csv, e) : 0;
+	return rk_results_commit(&p->out, e);
 }
 
 int rk_cmd_ppl(int argc, char **argv, rk_err *e)
@@ -368,15 +347,14 @@ int rk_cmd_ppl(int argc, char **argv, rk_err *e)
 	cfg.raw = true;	/* no chat template is needed, so none need be recognised */
 	cfg.one_turn = true;
 	cfg.session.n_ctx = p.o.ctx + p.o.eval;
-	if (rk_trace_opts_apply(&p.o.trace, &cfg.session, e) || choose_policies(&p, &cfg.session, e) || open_outputs(&p, e) ||
+	if (rk_trace_opts_apply(&p.o.trace, &cfg.session, e) || choose_policies(&p, &cfg.session, e) || rk_results_open(&p.out, p.o.result.json, p.o.result.csv, e) ||
 	    rk_engine_open(&p.g, &cfg, e) || read_tokens(&p, e) || check_windows(&p, e) ||
 	    rk_trace_opts_open(&p.trace, &p.o.trace, p.g, &cfg, "ppl", RK_FOLLOW_TEXT, p.document_sha256, NULL, 0, e))
 		goto out;
 	rc = measure(&p, e);
 out:
 	rk_trace_opts_close(p.trace);
-	rk_out_discard(&p.json);
-	rk_out_discard(&p.csv);
+	rk_results_discard(&p.out);
 	rk_engine_close(p.g);
 	for (int i = 0; i < RK_MAX_LANE; i++)
 		rk_sums_free(&p.total[i]);

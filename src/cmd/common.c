@@ -69,6 +69,14 @@ const rk_opt rk_prompt_rows[] = {
 	{ 0 }
 };
 
+const rk_opt rk_result_rows[] = {
+	{ "json", 0, RK_OPT_STR, offsetof(rk_result_opts, json), .metavar = "FILE",
+	  .doc = "write everything as JSON; -: to standard output, and the tables to stderr" },
+	{ "csv", 0, RK_OPT_STR, offsetof(rk_result_opts, csv), .metavar = "FILE", .doc = "write the figures as CSV; -: as above" },
+	{ "quiet", 'q', RK_OPT_FLAG, offsetof(rk_result_opts, quiet), .doc = "no progress on stderr" },
+	{ 0 }
+};
+
 int rk_cmd_model_path(const char *model, char buf[RK_PATH_MAX], const char **path, rk_err *e)
 {
 	*path = model;

@@ -104,6 +104,34 @@ void rk_out_discard(rk_out *o)
 	o->temp[0] = '\0';
 }
 
+static bool is_stdout(const char *path)
+{
+	return path && !strcmp(path, "-");
+}
+
+int rk_results_open(rk_results *r, const char *json, const char *csv, rk_err *e)
+{
+	*r = (rk_results){ .table = is_stdout(json) || is_stdout(csv) ? stderr : stdout };
+	if (is_stdout(json) && is_stdout(csv))
+		return rk_fail(e, RK_EUSAGE, "--json and --csv cannot both go to standard output");
+	if (json && rk_out_open(&r->json, json, e))
+		return -1;
+	return csv ? rk_out_open(&r->csv, csv, e) : 0;
+}
+
+int rk_results_commit(rk_results *r, rk_err *e)
+{
+	if ((r->json.f && rk_out_commit(&r->json, e)) || (r->csv.f && rk_out_commit(&r->csv, e)))
+		return -1;
+	return rk_out_flush(r->table, r->table == stdout ? "standard output" : "standard error", e);
+}
+
+void rk_results_discard(rk_results *r)
+{
+	rk_out_discard(&r->json);
+	rk_out_discard(&r->csv);
+}
+
 void rk_out_text(const char *s, size_t len)
 {
 	bool tty = isatty(STDOUT_FILENO);

@@ -30,6 +30,18 @@ void rk_out_discard(rk_out *o);
  * there to be told. */
 int rk_out_flush(FILE *f, const char *name, rk_err *e);
 
+/* What ppl and bench write: JSON and CSV where asked for, and tables for people, which give way when results go to standard output. */
+typedef struct rk_results {
+	rk_out json, csv;	/* ->f NULL: not asked for */
+	FILE *table;
+} rk_results;
+
+/* json, csv: paths, "-" or NULL. */
+int rk_results_open(rk_results *r, const char *json, const char *csv, rk_err *e);
+/* Puts the files in place and sees that the tables were written. */
+int rk_results_commit(rk_results *r, rk_err *e);
+void rk_results_discard(rk_results *r);
+
 /* Text of a model or a document to stdout as it is; to a terminal without control characters other than newline and tab,
  * so that a text cannot drive the terminal. */
 void rk_out_text(const char *s, size_t len);
