@@ -1,8 +1,6 @@
-/* attn_avx2.c: attention kernels for AVX2, FMA and F16C; signatures and meaning in attn.h.
+/* attn_avx2.c: attention kernels for AVX2, FMA and F16C; signatures and meaning in attn.h, bodies in attn_vec.h.
  *
- * Blocks are written once as always-inlined functions whose loop bounds are constants at the call, so that the
- * accumulators live in registers: gemm 6 rows x 2 vectors (12 of 16 registers), score 4 keys x up to 2 heads, mix up
- * to 4 heads x 2 vectors.  Lengths that do not fill a vector go through load_some and store_some.
+ * 16 registers: score keeps 4 keys x 3 heads and the three queries, mix 3 heads x 4 vectors and their weights.
  */
 #include <immintrin.h>
 #include <math.h>
@@ -10,6 +8,26 @@
 #include "cpu/cpu.h"
 
 #define INLINE static inline __attribute__((always_inline))
+#define VW 8
+#define MAX_HEAD 3
+#define GEMM_VEC 2
+
+typedef __m256 vf;
+
+INLINE vf vset(float x)
+{
+	return _mm256_set1_ps(x);
+}
+
+INLINE vf vfma(vf a, vf b, vf c)
+{
+	return _mm256_fmadd_ps(a, b, c);
+}
+
+INLINE vf vmax(vf a, vf b)
+{
+	return _mm256_max_ps(a, b);
+}
 
 /* The first n lanes, n clipped to 0..8. */
 INLINE __m256i mask_of(int n)
@@ -37,7 +55,7 @@ INLINE __m256 load_row(const void *x, size_t i, int n, bool f16)
 	return _mm256_loadu_ps((const float *)x + i);
 }
 
-INLINE void store_some(float *dst, __m256 x, int n)
+INLINE void store_row(float *dst, __m256 x, int n)
 {
 	if (n >= 8)
 		_mm256_storeu_ps(dst, x);
@@ -77,54 +95,12 @@ void rk_attn_avx2_load_kt(float *kt, const void *k, int n, int d, bool f16)
 		}
 }
 
-static void load_v(float *vt, const void *v, int n, int d, int d_pad, bool f16)
-{
-	for (int t = 0; t < n; t++)
-		for (int j = 0; j < d_pad; j += 8)
-			_mm256_storeu_ps(vt + t * d_pad + j, load_row(v, (size_t)t * (size_t)d + (size_t)j, d - j, f16));
-	memset(vt + n * d_pad, 0, (size_t)(RK_ATTN_BLOCK - n) * (size_t)d_pad * sizeof *vt);
-}
-
-INLINE void gemm_block(int mr, float *c, int ldc, const float *scale, const float *a, int lda, const float *b, int ldb,
-                       int k)
-{
-	__m256 acc[6][2];
-
-	for (int r = 0; r < mr; r++)
-		for (int i = 0; i < 2; i++)
-			acc[r][i] = scale ? _mm256_mul_ps(_mm256_loadu_ps(c + r * ldc + 8 * i), _mm256_set1_ps(scale[r]))
-			                  : _mm256_setzero_ps();
-	for (int t = 0; t < k; t++) {
-		__m256 b0 = _mm256_loadu_ps(b + (size_t)t * (size_t)ldb), b1 = _mm256_loadu_ps(b + (size_t)t * (size_t)ldb + 8);
-		for (int r = 0; r < mr; r++) {
-			__m256 av = _mm256_broadcast_ss(a + r * lda + t);
-			acc[r][0] = _mm256_fmadd_ps(av, b0, acc[r][0]);
-			acc[r][1] = _mm256_fmadd_ps(av, b1, acc[r][1]);
-		}
-	}
-	for (int r = 0; r < mr; r++)
-		for (int i = 0; i < 2; i++)
-			_mm256_storeu_ps(c + r * ldc + 8 * i, acc[r][i]);
-}
-
-static void gemm(float *c, int ldc, const float *scale, const float *a, int lda, const float *b, int ldb,
-                 int m, int n, int k)
-{
-	for (int j = 0; j < n; j += 16) {
-		int r = 0;
-		for (; r + 6 <= m; r += 6)
-			gemm_block(6, c + r * ldc + j, ldc, scale ? scale + r : NULL, a + r * lda, lda, b + j, ldb, k);
-		for (; r < m; r++)
-			gemm_block(1, c + r * ldc + j, ldc, scale ? scale + r : NULL, a + r * lda, lda, b + j, ldb, k);
-	}
-}
-
 INLINE __m128 halves_added(__m256 x)
 {
 	return _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
 }
 
-INLINE float sum_of_8(__m256 x)
+INLINE float sum_lanes(__m256 x)
 {
 	__m128 s = halves_added(x);
 
@@ -132,22 +108,12 @@ INLINE float sum_of_8(__m256 x)
 	return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-static float max(const float *s, int n)
+INLINE float max_lanes(__m256 m)
 {
-	float m = s[0];
-	int i = 0;
+	__m128 x = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
 
-	if (n >= 8) {
-		__m256 mv = _mm256_loadu_ps(s);
-		for (i = 8; i + 8 <= n; i += 8)
-			mv = _mm256_max_ps(mv, _mm256_loadu_ps(s + i));
-		__m128 x = _mm_max_ps(_mm256_castps256_ps128(mv), _mm256_extractf128_ps(mv, 1));
-		x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-		m = _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
-	}
-	for (; i < n; i++)
-		m = s[i] > m ? s[i] : m;
-	return m;
+	x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+	return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
 static int count_ge(const float *s, int n, uint32_t bits)
@@ -183,136 +149,13 @@ INLINE __m256 exp2_vec(__m256 x)
 	return _mm256_and_ps(_mm256_castsi256_ps(bits), keep);
 }
 
-static float exp_sum(float *p, const float *s, int n, float m)
-{
-	__m256 mv = _mm256_set1_ps(m), sum = _mm256_setzero_ps();
-
-	for (int i = 0; i < n; i += 8) {
-		__m256 e = exp2_vec(_mm256_sub_ps(load_row(s, (size_t)i, n - i, false), mv));
-		if (n - i < 8)
-			e = _mm256_and_ps(e, _mm256_castsi256_ps(mask_of(n - i)));
-		store_some(p + i, e, n - i);
-		sum = _mm256_add_ps(sum, e);
-	}
-	return sum_of_8(sum);
-}
-
 /* Lane r of the result = the sum of the 8 lanes of a[r]. */
 INLINE __m128 sums_of_4(const __m256 a[4])
 {
 	return halves_added(_mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3])));
 }
 
-/* Four keys at a time; where fewer are left the last one stands in for the missing, so that every key takes the
- * same path. */
-INLINE void score_heads(int n_head, float *s, int lds, const float *q, const void *k, int n, int d, bool f16)
-{
-	for (int t = 0; t < n; t += 4) {
-		__m256 acc[2][4];
-		size_t row[4];
-		for (int r = 0; r < 4; r++)
-			row[r] = (size_t)(t + r < n ? t + r : n - 1) * (size_t)d;
-		for (int h = 0; h < n_head; h++)
-			for (int r = 0; r < 4; r++)
-				acc[h][r] = _mm256_setzero_ps();
-		for (int j = 0; j < d; j += 8) {
-			__m256 kv[4];
-			for (int r = 0; r < 4; r++)
-				kv[r] = load_row(k, row[r] + (size_t)j, d - j, f16);
-			for (int h = 0; h < n_head; h++) {
-				__m256 qv = load_row(q, (size_t)(h * d + j), d - j, false);
-				for (int r = 0; r < 4; r++)
-					acc[h][r] = _mm256_fmadd_ps(qv, kv[r], acc[h][r]);
-			}
-		}
-		for (int h = 0; h < n_head; h++)
-			_mm_maskstore_ps(s + (size_t)h * (size_t)lds + t, _mm256_castsi256_si128(mask_of(n - t)),
-			                 sums_of_4(acc[h]));
-	}
-}
-
-/* More than 2 heads take several passes over keys that the first pass has brought into the cache. */
-INLINE void score_any(float *s, int lds, const float *q, int n_head, const void *k, int n, int d, bool f16)
-{
-	for (int h = 0; h < n_head; h += 2) {
-		float *sh = s + (size_t)h * (size_t)lds;
-		if (h + 1 < n_head)
-			score_heads(2, sh, lds, q + h * d, k, n, d, f16);
-		else
-			score_heads(1, sh, lds, q + h * d, k, n, d, f16);
-	}
-}
-
-static void score(float *s, int lds, const float *q, int n_head, const void *k, int n, int d, bool f16)
-{
-	if (f16)
-		score_any(s, lds, q, n_head, k, n, d, true);
-	else
-		score_any(s, lds, q, n_head, k, n, d, false);
-}
-
-/* Columns j .. j+8*nv-1 of o, of which `left` are there. */
-INLINE void mix_block(int n_head, int nv, float *o, const float *p, int ldp, const void *v, int n, int d, int j, int left,
-                      bool f16)
-{
-	__m256 acc[4][2];
-
-	for (int h = 0; h < n_head; h++)
-		for (int i = 0; i < nv; i++)
-			acc[h][i] = _mm256_setzero_ps();
-	for (int t = 0; t < n; t++) {
-		size_t row = (size_t)t * (size_t)d + (size_t)j;
-		__m256 vv[2];
-		for (int i = 0; i < nv; i++)
-			vv[i] = load_row(v, row + 8 * (size_t)i, left - 8 * i, f16);
-		for (int h = 0; h < n_head; h++) {
-			__m256 pv = _mm256_broadcast_ss(p + (size_t)h * (size_t)ldp + t);
-			for (int i = 0; i < nv; i++)
-				acc[h][i] = _mm256_fmadd_ps(pv, vv[i], acc[h][i]);
-		}
-	}
-	for (int h = 0; h < n_head; h++)
-		for (int i = 0; i < nv; i++)
-			store_some(o + h * d + j + 8 * i, acc[h][i], left - 8 * i);
-}
-
-INLINE void mix_heads(int n_head, float *o, const float *p, int ldp, const void *v, int n, int d, bool f16)
-{
-	int j = 0;
-
-	for (; j + 16 <= d; j += 16)
-		mix_block(n_head, 2, o, p, ldp, v, n, d, j, 16, f16);
-	for (; j < d; j += 8)
-		mix_block(n_head, 1, o, p, ldp, v, n, d, j, d - j, f16);
-}
-
-INLINE void mix_any(float *o, const float *p, int ldp, int n_head, const void *v, int n, int d, bool f16)
-{
-	switch (n_head) {
-	case 1:
-		mix_heads(1, o, p, ldp, v, n, d, f16);
-		break;
-	case 2:
-		mix_heads(2, o, p, ldp, v, n, d, f16);
-		break;
-	case 3:
-		mix_heads(3, o, p, ldp, v, n, d, f16);
-		break;
-	default:
-		mix_heads(4, o, p, ldp, v, n, d, f16);
-	}
-}
-
-static void mix(float *o, const float *p, int ldp, int n_head, const void *v, int n, int d, bool f16)
-{
-	for (int h = 0; h < n_head; h += 4) {
-		const float *ph = p + (size_t)h * (size_t)ldp;
-		if (f16)
-			mix_any(o + h * d, ph, ldp, n_head - h, v, n, d, true);
-		else
-			mix_any(o + h * d, ph, ldp, n_head - h, v, n, d, false);
-	}
-}
+#include "cpu/attn_vec.h"
 
 const rk_attn_kernels rk_attn_avx2 = {
 	.load_kt = rk_attn_avx2_load_kt, .load_v = load_v, .gemm = gemm, .max = max, .count_ge = count_ge,

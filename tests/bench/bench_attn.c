@@ -47,6 +47,14 @@ static void *checked(void *p)
 	return p;
 }
 
+/* Memory as the engine has it: a cache in huge pages, zeroed. */
+static void *device(size_t bytes)
+{
+	rk_err e;
+
+	return checked(rk_cpu_alloc(bytes, &e));
+}
+
 static void fill_half(rk_half *x, size_t n)
 {
 	uint32_t s = 1;
@@ -100,12 +108,12 @@ static void bench(rk_cpu *c, rk_store *st, const char *op, const float *q, float
 	lane.tail.pos0 = n;
 	if (glance) {
 		lane.pol.bits = atoi(op + 6);
-		st->sketch[lane.pol.bits] = checked(aligned_alloc(64, rk_sketch_bytes(&hp, st->cap, lane.pol.bits)));
+		st->sketch[lane.pol.bits] = device(rk_sketch_bytes(&hp, st->cap, lane.pol.bits));
 		for (int l = 0; l < N_LAYER; l++)
 			rk_cpu_sketch(&c->b, st, l, 0, n);
 	}
-	lane.part = (rk_partial){ .cap = k + 1, .k = checked(calloc(slots, HEAD_DIM * 2)),
-	                          .v = checked(calloc(slots, HEAD_DIM * 2)), .pos = checked(calloc(slots, sizeof(int32_t))),
+	lane.part = (rk_partial){ .cap = k + 1, .k = device(slots * HEAD_DIM * 2),
+	                          .v = device(slots * HEAD_DIM * 2), .pos = checked(calloc(slots, sizeof(int32_t))),
 	                          .count = checked(calloc((size_t)rings, sizeof(int32_t))),
 	                          .next = checked(calloc((size_t)rings, sizeof(int32_t))) };
 	for (int l = 0; l < N_LAYER; l++)
@@ -143,8 +151,8 @@ int main(int argc, char **argv)
 
 	if (n_thread < 1 || rk_team_open(&c.team, n_thread, &e) || rk_cpu_attn_init(&c, &e))
 		return 1;
-	st.k = checked(malloc(n * 2));
-	st.v = checked(malloc(n * 2));
+	st.k = device(n * 2);
+	st.v = device(n * 2);
 	fill_half(st.k, n);
 	fill_half(st.v, n);
 	float *q = checked(malloc(CHUNK * QROW * sizeof *q)), *out = checked(malloc(CHUNK * QROW * sizeof *out));
