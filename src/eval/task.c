@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const rk_task *const rk_suites[] = { rk_tasks_chain_of_key, rk_tasks_needle, rk_tasks_ruler, NULL };
+const rk_task *const rk_suites[] = { rk_tasks_chain_of_key, rk_tasks_needle, rk_tasks_ruler, rk_tasks_longproc, NULL };
 
 void rk_example_free(rk_example *x)
 {
