@@ -93,8 +93,8 @@ static void test_resume(void **state)
 
 	append_text(path[0], "{\"group\":0,\"task\":\"a\",\"len");	/* cut off in the middle of a record */
 	open_ok(&r, path[0], header(1, 0));
-	assert_true(rk_records_has(&r, 0, "a", 10, 0));
-	assert_false(rk_records_has(&r, 0, "a", 10, 1) || rk_records_has(&r, 1, "a", 10, 0) || rk_records_has(&r, 0, "b", 10, 0));
+	assert_ptr_equal(rk_records_find(&r, 0, "a", 10, 0), json_array_get(r.list, 0));
+	assert_false(rk_records_find(&r, 0, "a", 10, 1) || rk_records_find(&r, 1, "a", 10, 0) || rk_records_find(&r, 0, "b", 10, 0));
 	char *again = slurp(path[0]);
 	assert_string_equal(again, whole);
 	assert_int_equal(rk_records_add(&r, record("a", 10, 1), &e), 0);
@@ -164,6 +164,8 @@ static void test_merge(void **state)
 	assert_int_equal(rk_records_write(&all, f, &e), 0);
 	fclose(f);
 	assert_string_equal(have, want);
+	const json_t *found = rk_records_find(&all, 0, "a", 10, 4);
+	assert_int_equal(json_integer_value(json_object_get(found, "index")), 4);
 	rk_records_close(&all);
 	free(want), free(have);
 

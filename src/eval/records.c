@@ -14,41 +14,44 @@
 
 /* ---- keys ---- */
 
-static void key_of(char *out, size_t size, int group, const char *task, int length, int index)
+#define RK_KEY 4200	/* texts are named by their paths */
+
+static void key_of(char out[RK_KEY], int group, const char *task, int length, int index)
 {
-	snprintf(out, size, "%d/%s/%d/%d", group, task, length, index);
+	snprintf(out, RK_KEY, "%d/%d/%d/%s", group, length, index, task);
 }
 
-static int record_key(const json_t *rec, char *out, size_t size)
+static int record_key(const json_t *rec, char out[RK_KEY])
 {
 	int group, length, index;
 	const char *task;
 
 	if (json_unpack((json_t *)rec, "{s:i, s:s, s:i, s:i}", "group", &group, "task", &task, "length", &length, "index", &index))
 		return -1;
-	key_of(out, size, group, task, length, index);
+	key_of(out, group, task, length, index);
 	return 0;
 }
 
-bool rk_records_has(const rk_records *r, int group, const char *task, int length, int index)
+const json_t *rk_records_find(const rk_records *r, int group, const char *task, int length, int index)
 {
-	char key[256];
+	char key[RK_KEY];
 
-	key_of(key, sizeof key, group, task, length, index);
-	return json_object_get(r->keys, key) != NULL;
+	key_of(key, group, task, length, index);
+	const json_t *at = json_object_get(r->keys, key);
+	return at ? json_array_get(r->list, (size_t)json_integer_value(at)) : NULL;
 }
 
 /* Takes rec over. */
 static int keep(rk_records *r, json_t *rec, const char *name, size_t line, rk_err *e)
 {
-	char key[256];
+	char key[RK_KEY];
 	int rc = -1;
 
-	if (record_key(rec, key, sizeof key))
+	if (record_key(rec, key))
 		rk_fail(e, RK_EFAIL, "%s:%zu: not a record: group, task, length or index is missing", name, line);
 	else if (json_object_get(r->keys, key))
-		rk_fail(e, RK_EFAIL, "%s:%zu: a second record of group/task/length/index %s", name, line, key);
-	else if (json_object_set_new(r->keys, key, json_true()) || json_array_append(r->list, rec))
+		rk_fail(e, RK_EFAIL, "%.200s:%zu: a second record of group/length/index/task %.200s", name, line, key);
+	else if (json_object_set_new(r->keys, key, json_integer((json_int_t)json_array_size(r->list))) || json_array_append(r->list, rec))
 		rk_fail(e, RK_ENOMEM, "no memory for a record");
 	else
 		rc = 0;
@@ -232,8 +235,12 @@ static int sort(rk_records *r, rk_err *e)
 			json_integer_value(json_object_get(rec, "index")) } };
 	}
 	qsort(p, n, sizeof *p, by_place);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		char key[RK_KEY];
+		record_key(p[i].rec, key);
+		json_object_set_new(r->keys, key, json_integer((json_int_t)i));
 		json_array_append(sorted, p[i].rec);
+	}
 	free(p);
 	json_decref(r->list);
 	r->list = sorted;

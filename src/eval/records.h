@@ -14,7 +14,7 @@
 
 typedef struct rk_records {
 	json_t *header, *list;	/* an object; an array of records in the file's order */
-	json_t *keys;		/* object: key of each record in list */
+	json_t *keys;		/* object: key of each record to its place in list */
 	int fd;			/* -1: none, records stay in memory */
 	const char *path;	/* borrowed */
 } rk_records;
@@ -23,7 +23,8 @@ typedef struct rk_records {
 int rk_records_open(rk_records *r, const char *path, json_t *header, rk_err *e);
 void rk_records_close(rk_records *r);
 
-bool rk_records_has(const rk_records *r, int group, const char *task, int length, int index);
+/* NULL: not there. */
+const json_t *rk_records_find(const rk_records *r, int group, const char *task, int length, int index);
 /* Writes the record and takes it over, also on error. */
 int rk_records_add(rk_records *r, json_t *record, rk_err *e);
 

@@ -171,7 +171,28 @@ def test_ppl(refreshkv, small, text, tmp_path):
     assert len(ET.parse(svg).getroot()) > 10
 
 
+def test_predictions(refreshkv, small, tmp_path):
+    """RULER's own files: written from the records, and scored again to the same score."""
+    path, out = tmp_path / "r.jsonl", tmp_path / "pred"
+    refreshkv.ok("eval", "ruler", "-q", "-m", small, "--task", "vt", "--task", "niah_single_1", "--length", "1600", "-n", "2", "--policy", "snapkv",
+                 "--json", path, "--predictions", out)
+    _, recs = records(path)
+    for name, lane in (("vanilla", 0), ("snapkv", 1)):
+        for task in ("vt", "niah_single_1"):
+            rows = [json.loads(line) for line in (out / name / "1600" / f"{task}.jsonl").read_text().splitlines()]
+            of = [r for r in recs if r["task"] == task]
+            assert [r["pred"] for r in rows] == [r["policies"][lane]["reply"] for r in of]
+            assert [r["outputs"] for r in rows] == [r["answer"] for r in of]
+    rows = out / "vanilla" / "1600" / "vt.jsonl"
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    lines[0]["pred"] = " ".join(lines[0]["outputs"])
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert re.search(r"vt.jsonl +2 +\d +50.00", refreshkv.ok("eval", "score", "vt", rows).stdout.decode())
+
+
 BAD = [
+    (["eval", "score", "vt"], 2, "score TASK FILE"),
+    (["eval", "needle", "--predictions", "x"], 2, "ruler"),
     (["eval"], 2, "operand"),
     (["eval", "nedle"], 2, "needle"),
     (["eval", "needle", "--task", "paskey"], 2, "passkey"),
@@ -194,7 +215,7 @@ BAD = [
 
 @pytest.mark.parametrize("args,code,says", BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else None)
 def test_bad_input(refreshkv, small, args, code, says, tmp_path):
-    assert says in one_line(refreshkv(*args, *(["-m", small, "-q"] if args[1:] and args[1] != "merge" else []), cwd=tmp_path), code)
+    assert says in one_line(refreshkv(*args, *(["-m", small, "-q"] if args[1:] and args[1] not in ("merge", "score") else []), cwd=tmp_path), code)
 
 
 def test_other_parameters_are_refused(refreshkv, small, whole):
