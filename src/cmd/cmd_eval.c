@@ -21,6 +21,7 @@
 #include "eval/summary.h"
 #include "eval/text.h"
 
+#define TTY_COLUMNS 79		/* of the line of progress on a terminal */
 #define PROGRESS_NS 15000000000	/* between two lines of progress where stderr is no terminal */
 
 static const rk_opt rows[] = {
@@ -173,8 +174,8 @@ static int make_example(struct eval *v, int task, int length, int index, rk_exam
 	rk_runner r = { .g = v->g, .after = v->o.question == RK_QUESTION_AFTER };
 	rk_task_env env = { .seed = (uint64_t)v->o.seed, .length = length, .count = rk_runner_count, .ctx = &r, .data_dir = v->o.data,
 	                    .haystack = v->o.haystack };
-
 	rk_err why;
+
 	int rc = v->plan.task[task]->make(v->plan.task[task], &env, index, x, &why);
 	return rc < 0 ? rk_fail(e, why.code, "%s: %s", v->plan.task_name[task], why.msg) : rc;
 }
@@ -208,24 +209,26 @@ static int make_record(struct eval *v, int task, int length, int index, json_t *
 	return rc;
 }
 
-/* One line: in place on a terminal, now and then elsewhere. */
+/* One line: rewritten in place on a terminal, now and then elsewhere. */
 static void show_progress(struct eval *v)
 {
 	bool tty = isatty(STDERR_FILENO);
 	int64_t now = rk_clock_ns();
-	char running[600];
+	char line[700], running[600];
+	size_t at = 0;
 
 	if (v->o.quiet || (!tty && now - v->shown_ns < PROGRESS_NS))
 		return;
 	v->shown_ns = now;
-	double left = v->made ? (double)(now - v->start_ns) * 1e-9 / (double)v->made * (double)(v->total - v->done) : (double)NAN;
-	rk_eval_running(&v->records, running, tty ? 80 : sizeof running);
-	fprintf(stderr, tty ? "\r%ld/%ld" : "%ld/%ld", v->done, v->total);
-	if (left < 90)
-		fprintf(stderr, ", %.0f s left", left);
-	else if (isfinite(left))
-		fprintf(stderr, ", %.0f min left", left / 60);
-	fprintf(stderr, tty ? "; %s \033[K" : "; %s\n", running);
+	double left = (double)(now - v->start_ns) * 1e-9 / (double)v->made * (double)(v->total - v->done);
+	rk_eval_running(&v->records, running, sizeof running);
+	at += (size_t)snprintf(line, sizeof line, "%ld/%ld, %.0f %s left; ", v->done, v->total, left < 90 ? left : left / 60,
+	                       left < 90 ? "s" : "min");
+	snprintf(line + at, sizeof line - at, "%s", running);
+	if (tty)
+		fprintf(stderr, "\r%-*.*s", TTY_COLUMNS, TTY_COLUMNS, line);
+	else
+		fprintf(stderr, "%s\n", line);
 }
 
 /* One item.  Results as in make_record. */
@@ -297,18 +300,18 @@ static int run_all(struct eval *v, rk_err *e)
 			for (int l = 0; l < v->plan.n_length && !rc; l++)
 				rc = run_cell(v, g, t, v->plan.length[l], &ordinal, e);
 	if (!v->o.quiet && isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
+		fprintf(stderr, "\r%*s\r", TTY_COLUMNS, "");
 	return rc;
 }
 
 /* ---- prediction files ---- */
 
-static int check_predictions(const struct eval *v, rk_err *e)
+static int check_outputs(const struct eval *v, rk_err *e)
 {
 	if (v->o.predictions && strcmp(v->plan.suite, "ruler"))
 		return rk_fail(e, RK_EUSAGE, "--predictions writes RULER's files: it goes with eval ruler only");
-	if (v->o.predictions && v->plan.n_shard > 1)
-		return rk_fail(e, RK_EUSAGE, "--predictions does not go with shards: merge them, and name the merged file with --json");
+	if (v->plan.n_shard > 1 && (v->o.predictions || v->o.csv || v->o.svg))
+		return rk_fail(e, RK_EUSAGE, "--predictions, --csv and --svg do not go with shards: merge them, and name the merged file with --json");
 	return 0;
 }
 
@@ -441,7 +444,7 @@ static int run_suite(struct eval *v, rk_err *e)
 	const rk_eval_plan *p = &v->plan;
 	json_t *h;
 
-	if (rk_eval_plan_make(&v->plan, &v->o, &v->operand, e) || check_predictions(v, e) || open_outputs(v, e) ||
+	if (rk_eval_plan_make(&v->plan, &v->o, &v->operand, e) || check_outputs(v, e) || open_outputs(v, e) ||
 	    !(h = rk_eval_plan_header(p, e)) || rk_records_open(&v->records, p->json_path[0] ? p->json_path : NULL, h, e))
 		return -1;
 	int rc = run_all(v, e);
@@ -450,6 +453,11 @@ static int run_suite(struct eval *v, rk_err *e)
 		return -1;
 	if (rc && p->json_path[0])
 		fprintf(stderr, "refreshkv: %ld of %ld are in %s; the same command goes on from there\n", v->done, v->total, p->json_path);
+	if (p->n_shard > 1) {	/* tables of a part would mislead */
+		printf("shard %d/%d: %ld of %ld examples in %s; join the shards with `refreshkv eval merge`\n", p->shard + 1, p->n_shard, v->done,
+		       v->total, p->json_path);
+		return rk_out_flush(stdout, "standard output", e) ? -1 : rc ? RK_EXIT_INTERRUPTED : 0;
+	}
 	if (report(v, e) || (!rc && v->o.predictions && write_predictions(v, e)))
 		return -1;
 	return rc ? RK_EXIT_INTERRUPTED : 0;

@@ -114,8 +114,9 @@ def test_interrupted(refreshkv, small, tmp_path):
 def test_shards_merge(refreshkv, small, whole, tmp_path):
     path = tmp_path / "r.jsonl"
     args = [*NEEDLE, "-m", str(small), "--json", str(path)]
-    ranks = [refreshkv.popen(*args, "--shard", f"{i}/2", stdout=subprocess.DEVNULL) for i in (1, 2)]
-    assert [p.wait(timeout=120) for p in ranks] == [0, 0]
+    ranks = [refreshkv.popen(*args, "--shard", f"{i}/2", stdout=subprocess.PIPE) for i in (1, 2)]
+    says = [p.communicate(timeout=120)[0].decode() for p in ranks]
+    assert [p.returncode for p in ranks] == [0, 0] and says[0].startswith("shard 1/2: 3 of 3") and "eval merge" in says[1]
     table = refreshkv.ok("eval", "merge", path, f"{path}.2", f"{path}.1").stdout.decode()
     assert records(path) == records(whole[0])
     strip = lambda p: [re.sub(rb',"timing":.*', b"", line) for line in p.read_bytes().splitlines()]
@@ -207,6 +208,7 @@ BAD = [
     (["eval", "needle", "--sweep", "qc"], 2, "key=value"),
     (["eval", "needle", "--shard", "3/2", "--json", "x"], 2, "3/2"),
     (["eval", "needle", "--shard", "1/2"], 2, "--json"),
+    (["eval", "needle", "--shard", "1/2", "--json", "x", "--csv", "y"], 2, "merge"),
     (["eval", "needle", "--mpi"], 2, "OMPI_COMM_WORLD_RANK"),
     (["eval", "merge", "out"], 2, "merge OUT SHARD"),
     (["eval", "merge", "-", "/nowhere.1"], 1, "/nowhere.1"),
