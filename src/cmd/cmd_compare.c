@@ -54,31 +54,13 @@ const rk_opt_cmd rk_cmd_compare_opt = {
 
 /* ---- divergence ---- */
 
-/* The token that a lane would have taken of itself: what it took, or its first choice where the token was given. */
-static int32_t own_choice(const rk_event *ev)
-{
-	return ev->token.forced ? ev->token.top_id[0] : ev->token.id;
-}
-
-/* Index of the first token at which the lane and lane 0 part, -1: none.  A reply that is a prefix of the other parts at
- * its end. */
-static int64_t divergence(const rk_record *r, int lane)
-{
-	const rk_lane_record *a = &r->lane[0], *b = &r->lane[lane];
-	size_t n = a->n_token < b->n_token ? a->n_token : b->n_token;
-	for (size_t i = 0; i < n; i++)
-		if (own_choice(&a->token[i]) != own_choice(&b->token[i]))
-			return (int64_t)i;
-	return a->n_token == b->n_token ? -1 : (int64_t)n;
-}
-
 /* The choice at index i in quotes, or "(end)" behind the reply. */
 static const char *choice_text(const rk_tokenizer *t, const rk_lane_record *l, int64_t i, char *out, size_t size)
 {
 	size_t len;
 	if (i >= (int64_t)l->n_token)
 		return "(end)";
-	const char *bytes = rk_token_bytes(t, own_choice(&l->token[i]), &len);
+	const char *bytes = rk_token_bytes(t, rk_record_own_choice(&l->token[i]), &len);
 	return rk_quote(out, size, bytes, len);
 }
 
@@ -111,7 +93,7 @@ static void print_lane(const rk_record *r, const struct opts *o, const rk_tokeni
 	}
 	if (lane == 0)
 		return;
-	int64_t at = divergence(r, lane);
+	int64_t at = rk_record_divergence(r, lane);
 	if (at < 0)
 		printf("(never leaves policy 1, over %zu tokens)\n", l->n_token);
 	else
@@ -132,7 +114,7 @@ static int print_scores(rk_record *r, const struct opts *o, int base, rk_err *e)
 	for (int i = 0; i < o->policy.n; i++) {
 		double read = rk_stats_bytes_per_step(&r->stats, i), same = rk_record_same_top1(r, i);
 		double share = 100 * read / rk_record_bytes_vanilla(r, i);
-		int64_t at = divergence(r, i);
+		int64_t at = rk_record_divergence(r, i);
 		rk_table_add(&t, o->policy.v[i]);
 		rk_table_add(&t, rk_num_count(b, (int64_t)r->lane[i].n_token));
 		rk_table_add(&t, i == 0 || at < 0 ? "never" : rk_num_count(b, at));
@@ -155,7 +137,7 @@ static int print_scores(rk_record *r, const struct opts *o, int base, rk_err *e)
 static json_t *lane_json(rk_record *r, const struct opts *o, int lane, int base)
 {
 	json_t *j = rk_record_lane_json(r, lane);
-	int64_t at = divergence(r, lane);
+	int64_t at = rk_record_divergence(r, lane);
 	json_object_set_new(j, "spec", json_string(o->policy.v[lane]));
 	json_object_set_new(j, "diverges_at", at < 0 ? json_null() : json_integer(at));
 	json_object_set_new(j, "ratio", rk_json_real(ratio(r, o, lane, base)));

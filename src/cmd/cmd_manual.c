@@ -109,6 +109,7 @@ static void page(void)
 		item(rk_policy_preset_name(i), rk_policy_preset_doc(i));
 	puts(".SH KEYS\nOutside the editor:");
 	keys(RK_IN_PANES);
+	item("0 to 9", RK_SEEK_DOC);
 	puts(".PP\nWhile typing:");
 	keys(RK_IN_TYPING);
 	item("C-c", "Stop the reply; twice: leave the program.");

@@ -1,7 +1,9 @@
 /* cmd_replay.c: `refreshkv replay`: a recorded session again, from its trace and with no model: on a terminal on the
- * screen, elsewhere the reply on stdout and the figures on stderr, both as `run` printed them. */
+ * screen, elsewhere the reply on stdout and the figures on stderr, both as `run` printed them.  Two traces of the same prompt
+ * are lanes of one session, held against the first lane of the first. */
 #include "cmd/cmd.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 #include "cmd/out.h"
 #include "cmd/replay_feed.h"
@@ -32,53 +34,138 @@ static const rk_opt_group groups[] = {
 };
 
 const rk_opt_cmd rk_cmd_replay_opt = {
-	.name = "replay", .operands = "TRACE", .groups = groups, .min_operand = 1, .max_operand = 1,
-	.doc = "Show a recorded session again, without the model.",
+	.name = "replay", .operands = "TRACE [TRACE]", .groups = groups, .min_operand = 1, .max_operand = 2,
+	.doc = "Show a recorded session again, without the model; or two of the same prompt side by side.",
 };
 
-/* One lane's text goes out as it is read; several come one after the other, at the end. */
-static int print_lanes(const rk_record *r, int n_lane, rk_err *e)
+/* What one call shows: a trace, or two side by side. */
+struct show {
+	const struct opts *o;
+	const rk_opt_list *files;
+	rk_trace *t[2];
+	rk_pair *pair;
+	rk_record r;
+};
+
+/* ---- as text ---- */
+
+/* The token at index i in quotes, or "(end)" behind the reply.  What a lane would have taken instead of a given token is known
+ * by its number only. */
+static const char *choice_text(const rk_lane_record *l, size_t i, char *out, size_t size)
 {
+	size_t at = 0;
+	if (i >= l->n_token)
+		return "(end)";
+	const rk_event *token = &l->token[i];
+	if (rk_record_own_choice(token) != token->token.id) {
+		snprintf(out, size, "token id %d", rk_record_own_choice(token));
+		return out;
+	}
+	for (size_t j = 0; j < i; j++)
+		at += l->token[j].size;
+	return rk_quote(out, size, at + token->size <= l->text_len ? l->text + at : "", token->size);
+}
+
+static void print_divergence(const rk_record *r, int lane)
+{
+	char ours[120], theirs[120];
+	int64_t at = rk_record_divergence(r, lane);
+	if (at < 0)
+		printf("(never leaves 1, over %zu tokens)\n", r->lane[lane].n_token);
+	else
+		printf("(leaves 1 at token %lld: %s instead of %s)\n", (long long)at,
+		       choice_text(&r->lane[lane], (size_t)at, ours, sizeof ours), choice_text(&r->lane[0], (size_t)at, theirs, sizeof theirs));
+}
+
+/* One lane's text goes out as it is read; several come one after the other, at the end. */
+static int print_lanes(const struct show *s, rk_err *e)
+{
+	int n_lane = rk_pair_n_lane(s->pair), n_first = rk_trace_head(s->t[0])->n_lane;
 	for (int i = 0; i < n_lane; i++) {
-		const rk_lane_record *l = &r->lane[i];
+		const rk_lane_record *l = &s->r.lane[i];
 		if (n_lane > 1) {
-			printf("--- %d: %s\n", i + 1, r->stats.lane[i].spec);
+			printf("--- %d: %s%s%s\n", i + 1, s->t[1] ? s->files->v[i >= n_first] : "", s->t[1] ? ": " : "", s->r.stats.lane[i].spec);
 			rk_out_text(l->text ? l->text : "", l->text_len);
 		}
 		if (l->text_len && l->text[l->text_len - 1] != '\n')
 			putchar('\n');
+		if (s->t[1] && i > 0)
+			print_divergence(&s->r, i);
 	}
 	return rk_out_flush(stdout, "standard output", e);
 }
 
-static int play(rk_trace *t, rk_record *r, rk_err *e)
+static int read_all(struct show *s, rk_err *e)
 {
 	rk_event ev;
 	const void *payload;
 	int rc;
-	while ((rc = rk_trace_next(t, &ev, &payload, e)) > 0) {
-		if (rk_record_add(r, &ev, payload, e))
+	while ((rc = rk_pair_next(s->pair, &ev, &payload, e)) > 0) {
+		if (rk_record_add(&s->r, &ev, payload, e))
 			return -1;
 		if (ev.type == RK_EV_ERROR)
 			fprintf(stderr, "refreshkv: the recorded command failed: %.*s\n", (int)ev.size, (const char *)payload);
-		if ((ev.type == RK_EV_TOKEN || ev.type == RK_EV_END) && rk_trace_head(t)->n_lane == 1 && ev.size)
+		if ((ev.type == RK_EV_TOKEN || ev.type == RK_EV_END) && rk_pair_n_lane(s->pair) == 1 && ev.size)
 			rk_out_text(payload, ev.size);
 	}
 	return rc;
 }
 
-static int play_on_screen(rk_trace *t, const struct opts *o, rk_err *e)
+static int show_as_text(struct show *s, rk_err *e)
+{
+	rk_record_init(&s->r);
+	int rc = read_all(s, e);
+	if (rc == 0)
+		rc = print_lanes(s, e);
+	for (int i = 0; i < rk_pair_n_lane(s->pair) && rc == 0 && !s->o->quiet; i++)
+		rk_cmd_print_figures(&s->r, i);
+	for (int i = 0; i < s->files->n; i++)
+		rk_cmd_trace_remarks(s->t[i], s->files->v[i], i ? 0 : s->r.stats.lost);
+	if (s->t[1] && !rk_pair_same_prompt(s->pair))
+		fprintf(stderr, "refreshkv: these traces do not say what their prompts were: they may differ\n");
+	rk_record_free(&s->r);
+	return rc;
+}
+
+/* ---- on the screen ---- */
+
+/* What the traces lack, as the first note of the conversation; NULL: nothing.  The caller frees it. */
+static char *remarks(const struct show *s)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	if (!f)
+		return NULL;
+	for (int i = 0; i < s->files->n; i++) {
+		if (rk_trace_cut(s->t[i]))
+			fprintf(f, "%s: the end is missing: recording was killed, or is still running. ", s->files->v[i]);
+		if (rk_trace_head(s->t[i])->after)
+			fprintf(f, "%s: recorded after %d tokens of the session. ", s->files->v[i], rk_trace_head(s->t[i])->after);
+	}
+	if (s->t[1] && !rk_pair_same_prompt(s->pair))
+		fputs("These traces do not say what their prompts were: they may differ.", f);
+	if (fclose(f) == 0 && len)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int show_on_screen(struct show *s, rk_err *e)
 {
 	rk_app_cfg cfg = { 0 };
 	rk_vocab vocab;
 	rk_replay r;
-	if (rk_screen_opts_apply(&o->screen, &cfg, e))
+	if (rk_screen_opts_apply(&s->o->screen, &cfg, e))
 		return -1;
-	if (rk_vocab_open(&vocab, rk_trace_head(t), o->model, e))
+	if (rk_vocab_open(&vocab, rk_trace_head(s->t[0]), s->o->model, e))
 		return -1;
-	rk_replay_init(&r, t, o->speed, NULL);
+	char *lead = remarks(s);
+	cfg.lead = lead;
+	rk_replay_init(&r, s->pair, s->o->speed, NULL);
 	rk_replay_vocabulary(&r, vocab.tok);
 	int status = rk_app_run(&r.feed, &cfg, e);
+	free(lead);
 	rk_vocab_close(&vocab);
 	return status;
 }
@@ -87,28 +174,19 @@ int rk_cmd_replay(int argc, char **argv, rk_err *e)
 {
 	struct opts o;
 	rk_opt_list files;
-	rk_trace *t;
-	rk_record r;
+	struct show s = { .o = &o, .files = &files };
+	int rc = -1;
 	switch (rk_opt_parse(&rk_cmd_replay_opt, argc, argv, &o, &files, e)) {
 	case 1: rk_opt_help(&rk_cmd_replay_opt, stdout); return rk_out_flush(stdout, "standard output", e);
 	case -1: return -1;
 	}
-	if (rk_trace_open(&t, files.v[0], e))
-		return -1;
-	if (isatty(STDOUT_FILENO) && !o.plain) {
-		int status = play_on_screen(t, &o, e);
-		rk_trace_close(t);
-		return status;
-	}
-	rk_record_init(&r);
-	int n_lane = rk_trace_head(t)->n_lane;
-	int rc = play(t, &r, e);
-	if (rc == 0)
-		rc = print_lanes(&r, n_lane, e);
-	for (int i = 0; i < n_lane && rc == 0 && !o.quiet; i++)
-		rk_cmd_print_figures(&r, i);
-	rk_cmd_trace_remarks(t, files.v[0], r.stats.lost);
-	rk_record_free(&r);
-	rk_trace_close(t);
+	if (rk_trace_open(&s.t[0], files.v[0], e) || (files.n > 1 && rk_trace_open(&s.t[1], files.v[1], e)) ||
+	    rk_pair_open(&s.pair, s.t[0], s.t[1], e))
+		goto out;
+	rc = isatty(STDOUT_FILENO) && !o.plain ? show_on_screen(&s, e) : show_as_text(&s, e);
+out:
+	rk_pair_close(s.pair);
+	rk_trace_close(s.t[1]);
+	rk_trace_close(s.t[0]);
 	return rc;
 }

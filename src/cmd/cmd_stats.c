@@ -50,10 +50,19 @@ struct policy {
 	int n_window;
 };
 
+/* What is held against the first file. */
+struct reply {
+	char prompt_sha256[65];		/* "": not known */
+	int32_t *id;			/* [n_token] the first file's tokens; NULL for the others; owned */
+	size_t n_token;
+	int64_t differs;		/* first token that is not the first file's: -1: none; n_token: the shorter one ends there */
+};
+
 struct stats {
 	struct opts o;
 	struct policy *policy;		/* [MAX_POLICY] */
 	int n_policy;
+	struct reply *reply;		/* [a file each] of its lane 0; owned */
 	int64_t lost;
 	bool cut;
 };
@@ -135,7 +144,35 @@ static int add_ratios(struct stats *s, const rk_series *series, rk_err *e)
 	return 0;
 }
 
-static int add_file(struct stats *s, const char *path, rk_err *e)
+/* Tokens of lane 0 over all sessions of the file. */
+static int add_reply(struct stats *s, int file, const rk_series *series, rk_err *e)
+{
+	struct reply *r = &s->reply[file], *first = &s->reply[0];
+	const rk_series_lane *l = &series->lane[0];
+	size_t at = 0;
+	memcpy(r->prompt_sha256, series->head.prompt_sha256, sizeof r->prompt_sha256);
+	r->n_token = l->n_token;
+	r->differs = -1;
+	if (file == 0) {
+		if (!(r->id = malloc((l->n_token + 1) * sizeof *r->id)))
+			return rk_fail(e, RK_ENOMEM, "no memory for %zu tokens", l->n_token);
+		for (size_t i = 0; i < l->n_token; i++)
+			r->id[i] = l->token[i].id;
+		return 0;
+	}
+	while (at < l->n_token && at < first->n_token && l->token[at].id == first->id[at])
+		at++;
+	if (at < l->n_token || at < first->n_token)
+		r->differs = (int64_t)at;
+	return 0;
+}
+
+static bool same_prompt(const struct stats *s, int file)
+{
+	return file > 0 && s->reply[0].prompt_sha256[0] && !strcmp(s->reply[file].prompt_sha256, s->reply[0].prompt_sha256);
+}
+
+static int add_file(struct stats *s, int file, const char *path, rk_err *e)
 {
 	rk_trace *t;
 	rk_stats stats;
@@ -154,7 +191,7 @@ static int add_file(struct stats *s, const char *path, rk_err *e)
 			break;
 		}
 	rk_series_end(&series);
-	if (rc == 0 && (add_session(s, &stats, e) || add_ratios(s, &series, e)))
+	if (rc == 0 && (add_session(s, &stats, e) || add_ratios(s, &series, e) || add_reply(s, file, &series, e)))
 		rc = -1;
 	s->cut |= rk_trace_cut(t);
 	rk_cmd_trace_remarks(t, path, series.lost);
@@ -286,9 +323,28 @@ static int print_ratios(const struct stats *s, rk_err *e)
 	return print_table(&t, "\nPerplexity ratio over position in the reply", e);
 }
 
-static int print_tables(struct stats *s, rk_err *e)
+static void print_divergences(const struct stats *s, const rk_opt_list *files)
 {
-	return print_policies(s, e) || print_strides(s, e) || print_ratios(s, e) ? -1 : 0;
+	bool any = false;
+	for (int i = 1; i < files->n; i++) {
+		if (!same_prompt(s, i))
+			continue;
+		if (!any)
+			printf("\nFirst token that is not that of %s, on the same prompt (lane 1 of each)\n", files->v[0]);
+		any = true;
+		if (s->reply[i].differs < 0)
+			printf("%s: none, over %zu tokens\n", files->v[i], s->reply[i].n_token);
+		else
+			printf("%s: token %lld\n", files->v[i], (long long)s->reply[i].differs);
+	}
+}
+
+static int print_tables(struct stats *s, const rk_opt_list *files, rk_err *e)
+{
+	if (print_policies(s, e) || print_strides(s, e) || print_ratios(s, e))
+		return -1;
+	print_divergences(s, files);
+	return 0;
 }
 
 /* ---- JSON ---- */
@@ -313,13 +369,17 @@ static json_t *policy_json(const struct stats *s, struct policy *p)
 
 static int print_json(struct stats *s, const rk_opt_list *files, rk_err *e)
 {
-	json_t *names = json_array(), *policies = json_array();
+	json_t *names = json_array(), *policies = json_array(), *divergences = json_array();
+	for (int i = 1; i < files->n; i++)
+		json_array_append_new(divergences, json_pack("{s:o, s:b, s:o}", "file", rk_json_text(files->v[i], strlen(files->v[i])),
+			"same_prompt", same_prompt(s, i), "token",
+			same_prompt(s, i) && s->reply[i].differs >= 0 ? json_integer((json_int_t)s->reply[i].differs) : json_null()));
 	for (int i = 0; i < files->n; i++)
 		json_array_append_new(names, rk_json_text(files->v[i], strlen(files->v[i])));
 	for (int i = 0; i < s->n_policy; i++)
 		json_array_append_new(policies, policy_json(s, &s->policy[i]));
-	json_t *root = json_pack("{s:s, s:o, s:b, s:I, s:i, s:o}", "version", RK_VERSION, "files", names, "cut", s->cut,
-		"lost_events", (json_int_t)s->lost, "window", s->o.window, "policies", policies);
+	json_t *root = json_pack("{s:s, s:o, s:b, s:I, s:i, s:o, s:o}", "version", RK_VERSION, "files", names, "cut", s->cut,
+		"lost_events", (json_int_t)s->lost, "window", s->o.window, "policies", policies, "divergences", divergences);
 	int rc = rk_json_print(root, stdout, e);
 	json_decref(root);
 	return rc;
@@ -335,18 +395,22 @@ int rk_cmd_stats(int argc, char **argv, rk_err *e)
 	case -1: return -1;
 	}
 	s.policy = calloc(MAX_POLICY, sizeof *s.policy);
-	if (!s.policy)
-		return rk_fail(e, RK_ENOMEM, "no memory for the figures");
+	s.reply = calloc((size_t)files.n, sizeof *s.reply);
+	if (!s.policy || !s.reply)
+		rc = rk_fail(e, RK_ENOMEM, "no memory for the figures");
 	for (int i = 0; i < files.n && rc == 0; i++)
-		rc = add_file(&s, files.v[i], e);
+		rc = add_file(&s, i, files.v[i], e);
 	if (rc == 0)
-		rc = s.o.json ? print_json(&s, &files, e) : print_tables(&s, e);
+		rc = s.o.json ? print_json(&s, &files, e) : print_tables(&s, &files, e);
 	if (rc == 0)
 		rc = rk_out_flush(stdout, "standard output", e);
 	for (int i = 0; i < s.n_policy; i++) {
 		rk_sums_free(&s.policy[i].sums);
 		free(s.policy[i].window);
 	}
+	if (s.reply)
+		free(s.reply[0].id);
+	free(s.reply);
 	free(s.policy);
 	return rc;
 }

@@ -107,6 +107,7 @@ int rk_film(rk_trace *t, int cols, int rows, double speed, FILE *f, rk_err *e)
 	rk_ui *ui = calloc(1, sizeof *ui);
 	rk_settings set;
 	rk_asciicast cast;
+	rk_pair *p = NULL;
 	rk_replay r;
 	int rc = -1;
 
@@ -115,7 +116,9 @@ int rk_film(rk_trace *t, int cols, int rows, double speed, FILE *f, rk_err *e)
 		rk_fail(e, RK_ENOMEM, "screen: %s", strerror(errno));
 		goto out;
 	}
-	rk_replay_init(&r, t, speed, &ui->now_ns);
+	if (rk_pair_open(&p, t, NULL, e))
+		goto out;
+	rk_replay_init(&r, p, speed, &ui->now_ns);
 	if (rk_ui_init(ui, &r.feed, &set, e) == 0 && open_screen(ui, wire, cols, rows, e) == 0 &&
 	    rk_asciicast_begin(&cast, f, cols, rows, h->model[0] ? h->model : NULL, started(h), e) == 0)
 		rc = roll(ui, wire, &cast, e);
@@ -126,6 +129,7 @@ int rk_film(rk_trace *t, int cols, int rows, double speed, FILE *f, rk_err *e)
 	rk_screen_close(&ui->screen);
 	rk_ui_free(ui);
 out:
+	rk_pair_close(p);
 	free(ui);
 	if (wire)
 		fclose(wire);

@@ -20,7 +20,7 @@ static bool look(rk_replay *r)
 		return true;
 	if (r->ended)
 		return false;
-	int rc = rk_trace_next(r->t, &r->ev, &r->payload, &r->why);
+	int rc = rk_pair_next(r->p, &r->ev, &r->payload, &r->why);
 	if (rc < 0) {
 		r->ev = (rk_event){ .type = RK_EV_ERROR, .lane = -1, .t_ns = r->ev.t_ns, .size = (uint32_t)strlen(r->why.msg) };
 		r->payload = r->why.msg;
@@ -104,17 +104,63 @@ static void pace(void *ctx, float tok_per_s)
 	rebase(r);
 }
 
+/* From the start again, and at once to where so many tokens were. */
+static int go_to(rk_replay *r, int64_t token, rk_err *e)
+{
+	if (rk_pair_rewind(r->p, e))
+		return -1;
+	r->have = r->ended = false;
+	r->n_token = 0;
+	r->rush_token = token;
+	rebase(r);
+	return 0;
+}
+
 static int seek(void *ctx, double frac, rk_err *e)
 {
 	rk_replay *r = ctx;
 
-	if (rk_trace_seek(r->t, 0, e))
+	return go_to(r, frac < 1 ? (int64_t)(frac * (double)rk_trace_n_token(rk_pair_trace(r->p, 0))) : INT64_MAX, e);
+}
+
+#define FIND_MAX 256	/* bytes of text looked at together */
+
+/* Adds a token's text to the last bytes before it, NUL-terminated. */
+static void add_tail(char tail[2 * FIND_MAX], const char *s, size_t n)
+{
+	size_t had = strlen(tail), over;
+
+	if (n > FIND_MAX - 1)
+		s += n - (FIND_MAX - 1), n = FIND_MAX - 1;
+	over = had > FIND_MAX ? had - FIND_MAX : 0;
+	memmove(tail, tail + over, had - over);
+	if (n)
+		memcpy(tail + had - over, s, n);
+	tail[had - over + n] = '\0';
+}
+
+static int find(void *ctx, const char *text, rk_err *e)
+{
+	rk_replay *r = ctx;
+	rk_trace *t = rk_pair_trace(r->p, 0);
+	char tail[2 * FIND_MAX] = "";
+	int64_t from = r->n_token, token = from;
+	rk_event ev;
+	const void *payload;
+	bool found = false;
+	int rc;
+
+	if (strlen(text) > FIND_MAX)
+		return rk_fail(e, RK_EUSAGE, "a text to look for of more than %d bytes", FIND_MAX);
+	if (rk_trace_seek(t, from, e))
 		return -1;
-	r->have = r->ended = false;
-	r->n_token = 0;
-	r->rush_token = (int64_t)(frac * (double)rk_trace_n_token(r->t));
-	rebase(r);
-	return 0;
+	while (!found && (rc = rk_trace_next(t, &ev, &payload, e)))
+		if (rc > 0 && ev.type == RK_EV_TOKEN && ev.lane == 0) {
+			token++;
+			add_tail(tail, payload, ev.size);
+			found = strcasestr(tail, text);
+		}
+	return go_to(r, found ? token : from, e) ? -1 : found;
 }
 
 static const char *token_text(void *ctx, int32_t id, size_t *len)
@@ -130,18 +176,20 @@ void rk_replay_vocabulary(rk_replay *r, const rk_tokenizer *tok)
 	r->feed.token_text = tok ? token_text : NULL;
 }
 
-void rk_replay_init(rk_replay *r, rk_trace *t, double speed, const int64_t *clock)
+void rk_replay_init(rk_replay *r, rk_pair *p, double speed, const int64_t *clock)
 {
-	const rk_trace_header *h = rk_trace_head(t);
+	const rk_trace_header *h = rk_trace_head(rk_pair_trace(p, 0));
+	rk_trace *other = rk_pair_trace(p, 1);
 	rk_feed_info *in = &r->feed.info;
 
 	*r = (rk_replay){
-		.t = t, .speed = speed, .clock = clock,
-		.feed = { .ctx = r, .fd = -1, .next = next, .wait_ms = wait_ms, .pause = hold, .single_step = single_step, .pace = pace, .seek = seek,
+		.p = p, .speed = speed, .clock = clock,
+		.feed = { .ctx = r, .fd = -1, .next = next, .wait_ms = wait_ms, .pause = hold, .single_step = single_step, .pace = pace, .seek = seek, .find = find,
 		          .info = { .n_ctx = h->n_ctx, .weight_bytes = NAN, .bandwidth = NAN } },
 	};
 	r->origin_ns = now(r);
 	snprintf(in->model, sizeof in->model, "%s", h->model);
 	snprintf(in->device, sizeof in->device, "%s %s", h->device, h->isa);
-	snprintf(in->document, sizeof in->document, "recorded %.19s", h->started);
+	snprintf(in->document, sizeof in->document, "recorded %.19s%s%.19s", h->started, other ? " beside " : "",
+	         other ? rk_trace_head(other)->started : "");
 }

@@ -1,4 +1,4 @@
-/* replay_feed.h: a recorded trace as the feed of a screen: the same events at the same pace, or faster, held, stepped, sought.
+/* replay_feed.h: a recorded trace, or two side by side, as the feed of a screen: the same events at the same pace, or faster, held, stepped, sought.
  *
  * UI thread only.  Seeking reads the trace from its start and hands over all events up to the place without waiting, because
  * what the screen shows is sums over the stream.
@@ -6,11 +6,11 @@
 #ifndef RK_CMD_REPLAY_FEED_H
 #define RK_CMD_REPLAY_FEED_H
 
-#include "trace/trace.h"
+#include "trace/pair.h"
 #include "tui/feed.h"
 
 typedef struct rk_replay {
-	rk_trace *t;			/* borrowed */
+	rk_pair *p;			/* borrowed */
 	double speed;			/* times the recorded pace; 0: no waiting */
 	rk_event ev;			/* read, not handed over yet */
 	const void *payload;
@@ -30,7 +30,7 @@ typedef struct rk_replay {
 } rk_replay;
 
 /* clock: see above; what it says now is the start. */
-void rk_replay_init(rk_replay *r, rk_trace *t, double speed, const int64_t *clock);
+void rk_replay_init(rk_replay *r, rk_pair *p, double speed, const int64_t *clock);
 /* Tokens are shown as text from here on; without, those that were not chosen are numbers.  NULL: none. */
 void rk_replay_vocabulary(rk_replay *r, const rk_tokenizer *tok);
 

@@ -614,6 +614,10 @@ void rk_ui_key(rk_ui *ui, int32_t key)
 		ui->typing = true;
 		rk_input_key(&ui->input, RK_ACT_NONE, key);
 	} else {
-		rk_ui_act(ui, rk_keymap_find(&ui->set.keys, RK_IN_PANES, key));
+		enum rk_action a = rk_keymap_find(&ui->set.keys, RK_IN_PANES, key);
+		if (a == RK_ACT_NONE && ui->overlay == RK_OVERLAY_NONE && ui->feed->seek && key >= '0' && key <= '9')
+			rk_ui_seek(ui, (const char[]){ (char)key, '0', '\0' });
+		else
+			rk_ui_act(ui, a);
 	}
 }

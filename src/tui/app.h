@@ -113,7 +113,9 @@ void rk_ui_dump(rk_ui *ui, const char *path);	/* the screen as text */
 /* The serial that panes show: the cursor, or the newest token. */
 int64_t rk_ui_serial(const rk_ui *ui);
 
-/* command.c: one line of `:`. */
+/* command.c: to a place in a recording: percent, or the text after a slash. */
+void rk_ui_seek(rk_ui *ui, const char *where);
+/* One line of `:`. */
 void rk_ui_command(rk_ui *ui, const char *line);
 typedef struct rk_command_row { const char *name, *args, *doc; void (*fn)(rk_ui *ui, char *args); } rk_command_row;
 extern const rk_command_row rk_commands[];	/* ends with name NULL */

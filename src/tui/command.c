@@ -133,21 +133,34 @@ static void do_goto(rk_ui *ui, char *args)
 	rk_ui_show_cursor(ui);
 }
 
-static void do_seek(rk_ui *ui, char *args)
+void rk_ui_seek(rk_ui *ui, const char *where)
 {
 	char *end;
-	double v = strtod(args, &end);
+	double v = strtod(where, &end);
+	rk_feed *f = ui->feed;
 	rk_err e;
+	int rc;
 
-	if (!ui->feed->seek)
+	if (!f->seek) {
 		rk_ui_complain(ui, "only a recording can be sought in");
-	else if (end == args || (*end && strcmp(end, "%")) || !(v >= 0 && v <= 100))
-		rk_ui_complain(ui, "seek P: percent of the recording, 0 to 100");
-	else if (ui->feed->seek(ui->feed->ctx, v / 100, &e) || rk_view_restart(&ui->view, &e))
+		return;
+	}
+	if (where[0] == '/' && where[1]) {
+		rc = f->find(f->ctx, where + 1, &e);
+	} else if (end == where || (*end && strcmp(end, "%")) || !(v >= 0 && v <= 100)) {
+		rk_ui_complain(ui, "seek P: percent of the recording, 0 to 100; seek /TEXT: to the next token with which TEXT is complete");
+		return;
+	} else {
+		rc = f->seek(f->ctx, v / 100, &e);
+	}
+	if (rc < 0 || rk_view_restart(&ui->view, &e))
 		rk_ui_complain(ui, "%s", e.msg);
-	else
-		ui->cursor = ui->top = -1;
+	else if (where[0] == '/' && rc == 0)
+		rk_ui_complain(ui, "%s does not come in the rest of the recording", where + 1);
+	ui->cursor = ui->top = -1;
 }
+
+static void do_seek(rk_ui *ui, char *args) { rk_ui_seek(ui, args); }
 
 static void do_pane(rk_ui *ui, char *args)
 {
@@ -183,7 +196,7 @@ const rk_command_row rk_commands[] = {
 	{ "pause", "", "hold the reply, or go on", do_pause },
 	{ "pace", "N", "at most N tokens per second; 0: as fast as it goes", do_pace },
 	{ "goto", "N", "put the cursor on the N-th token", do_goto },
-	{ "seek", "P", "of a recording: go to P percent", do_seek },
+	{ "seek", "P | /TEXT", "of a recording: go to P percent, or on to the token with which TEXT is complete", do_seek },
 	{ "pane", "NAME", "go to a pane: chat, stride, timeline, occupancy, ratio, speed", do_pane },
 	{ "zoom", "[NAME]", "give a pane the whole screen, or take it back", do_zoom },
 	{ "compare", "", "all lanes side by side, or one", do_compare },

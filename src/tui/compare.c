@@ -15,8 +15,8 @@ static void draw_scores(rk_ui *ui, rk_canvas *c, rk_rect r, int x, int w, int la
 	int at = rk_view_last(v, RK_ITEM_REPLY);
 	char a[RK_FMT];
 	rk_rect col = { r.x + x, r.y, w, r.h };
-	double ratio = lane == 0 && v->lane[0].n_cum ? exp(v->lane[0].cum_nll / v->lane[0].n_cum) : rk_view_lane_ratio(v, lane);
-	double kl = l->n_kl ? l->kl / l->n_kl : lane == 0 && v->lane[0].n_cum ? v->lane[0].cum_kl / v->lane[0].n_cum : (double)NAN;
+	double ratio = v->lane[lane].n_cum ? exp(v->lane[lane].cum_nll / v->lane[lane].n_cum) : rk_view_lane_ratio(v, lane);
+	double kl = l->n_kl ? l->kl / l->n_kl : v->lane[lane].n_cum ? v->lane[lane].cum_kl / v->lane[lane].n_cum : (double)NAN;
 
 	rk_puts(c, col, 0, 0, RK_ROLE_TEXT, rk_fmt_real(a, ratio, 3));
 	rk_puts(c, col, 0, 1, RK_ROLE_TEXT, rk_fmt_real(a, kl, 4));

@@ -32,7 +32,10 @@ typedef struct rk_feed {
 	int (*ask_again)(void *ctx, const rk_said *turn, int n, int seed, rk_err *e);
 	int (*reset)(void *ctx, rk_err *e);
 	int (*set_policy)(void *ctx, int lane, const char *spec, rk_err *e);
-	int (*seek)(void *ctx, double frac, rk_err *e);	/* a recording: to this share of it */
+	/* A recording starts over and goes at once to this share of it, or to the next token with which a text is complete: 1, or
+	 * 0 where there is none and it goes to where it was. */
+	int (*seek)(void *ctx, double frac, rk_err *e);
+	int (*find)(void *ctx, const char *text, rk_err *e);
 	void (*stop)(void *ctx);
 	void (*pause)(void *ctx, bool paused);
 	void (*single_step)(void *ctx);

@@ -86,6 +86,7 @@ void rk_help_draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 
 	heading(&p, "Keys");
 	keys(ui, &p, RK_IN_PANES);
+	entry(&p, "0 to 9", 6, RK_SEEK_DOC, strlen(RK_SEEK_DOC), 18);
 	heading(&p, "Keys while typing");
 	keys(ui, &p, RK_IN_TYPING);
 	entry(&p, "Up Down", 7, "earlier and later questions, at the first and last line", 55, 18);

@@ -44,6 +44,7 @@ typedef struct rk_action_row {
 } rk_action_row;
 
 extern const rk_action_row rk_actions[RK_N_ACTION];
+#define RK_SEEK_DOC "in a recording: go to its beginning, or on to 10, 20, ... 90 percent"	/* of the digits, where they have no other meaning */
 
 #define RK_KEYS_PER_ACTION 4
 typedef struct rk_keymap {

@@ -193,6 +193,24 @@ def test_a_lost_start_is_said_and_the_rest_given(tmp_path, shadowed):
         run("export", path, "--to", to)
 
 
+def test_two_traces_of_one_prompt(tmp_path, shadowed):
+    base, p = record(tmp_path, "v.jsonl", "-n", 48, "--policy", "vanilla")
+    ids = [[e["id"] for e in lines(path) if e.get("ev") == "token"] for path in (shadowed[0], base)]
+    n = next((i for i, (a, b) in enumerate(zip(*ids)) if a != b), min(map(len, ids)) if len(ids[0]) != len(ids[1]) else None)
+    both = run("replay", shadowed[0], base)
+    texts = both.stdout.split("--- ")
+    assert texts[1].startswith(f"1: {shadowed[0]}: refreshkv:") and texts[1].endswith(shadowed[1].stdout)
+    assert texts[2].startswith(f"2: {base}: vanilla") and p.stdout in texts[2]
+    assert texts[2].splitlines()[-1].startswith("(never leaves 1" if n is None else f"(leaves 1 at token {n}: ")
+    assert both.stderr.count("logits hash") == 2
+    assert json.loads(run("stats", "--json", shadowed[0], base).stdout)["divergences"] == [{"file": str(base), "same_prompt": True, "token": n}]
+    assert f"{base}: {'none' if n is None else f'token {n}'}" in run("stats", shadowed[0], base).stdout
+    other = tmp_path / "other.jsonl"
+    run("run", "-m", MODEL, "-p", "Hi", "-n", 1, "--threads", 1, "--trace", other)
+    assert "different prompts" in run("replay", base, other, status=2).stderr
+    assert json.loads(run("stats", "--json", base, other).stdout)["divergences"][0]["same_prompt"] is False
+
+
 def rows_of(path):
     with open(path, newline="") as f:
         return list(csv.DictReader(f))

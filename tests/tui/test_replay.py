@@ -83,3 +83,38 @@ def test_themes_and_zoom(replay):
     t.wait(lambda s: "Effective stride" in s and "Timeline" not in s)
     t.send("z")
     t.wait("Timeline")
+
+
+def test_digits_and_text_go_to_their_places(replay):
+    t = replay()
+    t.wait("ready")
+    end = used(t)
+    t.send(" 5")
+    t.wait(lambda s: 0 < used(t) < end)
+    t.settle(0.5)
+    half = used(t)
+    assert end - 90 < half < end - 20
+    t.send("0")
+    t.wait(lambda s: used(t) < half)
+    t.send(":seek /powerful\r")
+    t.wait("powerful")
+    t.settle(0.5)
+    at = used(t)
+    assert at < half and "powerful tool" not in t.text()
+    t.send(":seek /powerful\r")
+    t.wait("powerful does not come in the rest of the recording")
+    t.settle(0.5)
+    assert used(t) == at
+    t.send(":seek 100\r")
+    t.wait(lambda s: used(t) == end)
+
+
+def test_two_side_by_side(term, tmp_path):
+    from .conftest import DATA
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text((DATA / "session.jsonl").read_text()[:-30])
+    t = term("replay", DATA / "session.jsonl", cut, "--speed", "0")
+    t.wait("ready")
+    s = t.wait("same so far")
+    assert "differs at" in s and s.count("This is RefreshKV, a powerful") == 2 and "beside" in s.split("\n")[0]
+    assert s.count("the end is missing") >= 1
