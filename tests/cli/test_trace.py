@@ -4,7 +4,9 @@ import hashlib
 import json
 import os
 import pathlib
+import pty
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -313,6 +315,41 @@ def test_asciicast_is_the_replayed_screen(tmp_path, shadowed):
     assert "No space left" in run("export", path, "--to", "asciicast", "-o", "/dev/full", status=1).stderr
     for size in ("10x10", "120", "120x", "x40", "120x40x", "501x40", "120x201", "-120x40", "99999999999999999999x40"):
         assert "--size" in run("export", path, "--to", "asciicast", "--size", size, status=2).stderr
+
+
+@pytest.mark.skipif(not shutil.which("asciinema"), reason="no asciinema")
+def test_asciinema_plays_the_cast(tmp_path, shadowed):
+    cast = tmp_path / "a.cast"
+    run("export", shadowed[0], "--to", "asciicast", "-o", cast)
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execvpe("asciinema", ["asciinema", "play", "-s", "1000", "-i", "0.01", str(cast)],
+                   {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"})
+    shown = b""
+    try:
+        while data := os.read(fd, 65536):
+            shown += data
+    except OSError:
+        pass	# the player has gone
+    os.close(fd)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert "".join(json.loads(line)[2] for line in cast.read_text().splitlines()[1:]).encode() in shown
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium")
+def test_html_opens_in_a_browser_without_errors(tmp_path, compared):
+    page = tmp_path / "a.html"
+    run("export", compared[0], "--to", "html", "-o", page)
+
+    def open_page():
+        p = subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--enable-logging=stderr",
+                            "--virtual-time-budget=2000", "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120)
+        return p.stdout, [line for line in p.stderr.splitlines() if ":CONSOLE" in line]
+
+    dom, errors = open_page()
+    assert errors == [] and dom.count('class="pane"') == 4
+    page.write_text(page.read_text().replace("<script>", "<script>console.error('probe');", 1))
+    assert len(open_page()[1]) == 1	# one that is there is seen
 
 
 def test_names_of_exports(shadowed):
