@@ -259,8 +259,8 @@ static void test_bad_input(void **state)
 	brief.length = 1100;
 	expect_error("tom_tracking_2k", &none, "needs --data DIR: the folder `data` of https://github.com/princeton-pli/LongProc");
 	expect_error("tom_tracking_2k", &nowhere, "/nowhere/tom_tracking/tom_tracking_2k.json: No such file or directory");
-	expect_error("pseudo_to_code_2k", &env, "compiling and running");
-	expect_error("html_to_tsv_0.5k", &brief, "--length 1100: example 0 of longproc html_to_tsv_0.5k takes 1116 tokens, 1024 of them for the reply");
+	assert_non_null(strstr(task("pseudo_to_code_2k")->refused, "compiling and running"));
+	expect_error("html_to_tsv_0.5k", &brief, "--length 1100: example 0 takes 1116 tokens, 1024 of them for the reply");
 	assert_int_equal(task("tom_tracking_0.5k")->make(task("tom_tracking_0.5k"), &env, 1, &x, NULL), 1);
 	put_file("tom_tracking/tom_tracking_2k.json", "[\n{\"story\": \n]");
 	expect_error("tom_tracking_2k", &env, "tom_tracking_2k.json:3: ");

@@ -503,7 +503,7 @@ static void test_bad_input(void **state)
 	expect_error("niah_single_2", 1024, path, dir, want);
 	put_file("bad.jsonl", "{\"text\": \" \"}\n");
 	expect_error("niah_single_2", 1024, path, dir, "holds no words");
-	expect_error("qa_1", 1024, NULL, NULL, "ruler qa_1 needs --data DIR with squad.json in it: https://rajpurkar");
+	expect_error("qa_1", 1024, NULL, NULL, "needs --data DIR with squad.json in it: https://rajpurkar");
 	expect_error("qa_2", 1024, NULL, "/nowhere", "/nowhere/hotpotqa.json: No such file or directory; get it from http");
 	put_file("squad.json", "{\"data\": [\n{\"paragraphs\": [}]}");
 	snprintf(want, sizeof want, "%s/squad.json:2: ", dir);

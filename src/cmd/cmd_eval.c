@@ -74,8 +74,8 @@ static void list_tasks(FILE *f)
 {
 	for (const rk_task *const *s = rk_suites; *s; s++)
 		for (const rk_task *t = *s; t->name; t++)
-			rk_opt_wrap(f, fprintf(f, "  %-13s %-16s ", t->suite, t->name), 31, t->doc);
-	rk_opt_wrap(f, fprintf(f, "  %-13s %-16s ", "ppl", "TEXT..."), 31, "perplexity on texts, teacher-forced, against vanilla on the same tokens");
+			rk_opt_wrap(f, fprintf(f, "  %-13s %-20s ", t->suite, t->name), 35, t->doc);
+	rk_opt_wrap(f, fprintf(f, "  %-13s %-20s ", "ppl", "TEXT..."), 35, "perplexity on texts, teacher-forced, against vanilla on the same tokens");
 }
 
 static void more_help(FILE *f)
@@ -284,6 +284,23 @@ static int run_cell(struct eval *v, int group, int task, int length, long *ordin
 	return 0;
 }
 
+/* The first example of every task, so that a file that is missing or a length that is too small is noticed before hours of work. */
+static int try_tasks(struct eval *v, rk_err *e)
+{
+	if (v->plan.ppl || v->done == v->total)
+		return 0;
+	if (open_engine(v, 0, e))
+		return -1;
+	for (int t = 0; t < v->plan.n_task; t++)
+		for (int l = 0; l < v->plan.n_length; l++) {
+			rk_example x = { 0 };
+			if (make_example(v, t, v->plan.length[l], 0, &x, e) < 0)
+				return -1;
+			rk_example_free(&x);
+		}
+	return 0;
+}
+
 static int run_all(struct eval *v, rk_err *e)
 {
 	long n = 0, ordinal = 0;
@@ -294,6 +311,8 @@ static int run_all(struct eval *v, rk_err *e)
 	for (long i = 0; i < n; i++)
 		v->total += is_mine(v, i);
 	v->done = (long)json_array_size(v->records.list);
+	if (try_tasks(v, e))
+		return -1;
 	v->start_ns = rk_clock_ns();
 	for (int g = 0; g < v->plan.n_group; g++)
 		for (int t = 0; t < v->plan.n_task; t++)

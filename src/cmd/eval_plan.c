@@ -61,6 +61,8 @@ static int take_task(rk_eval_plan *p, const rk_task *all, int n, const char *nam
 		names[i] = all[i].name;
 		if (strcmp(name, all[i].name))
 			continue;
+		if (all[i].refused)
+			return rk_fail(e, RK_EUSAGE, "--task %s: %s", name, all[i].refused);
 		for (int j = 0; j < p->n_task; j++)
 			if (p->task[j] == &all[i])
 				return rk_fail(e, RK_EUSAGE, "--task %s is given twice", name);
@@ -84,7 +86,8 @@ static int choose_tasks(rk_eval_plan *p, rk_err *e)
 		if (take_task(p, all, n, p->o->task.v[i], e))
 			return -1;
 	for (int i = 0; i < n && !p->o->task.n; i++)
-		p->task[p->n_task++] = &all[i];
+		if (!all[i].refused)
+			p->task[p->n_task++] = &all[i];
 	for (int i = 0; i < p->n_task; i++)
 		p->task_name[i] = p->task[i]->name;
 	return 0;

@@ -202,7 +202,6 @@ static double tom_score(const rk_example *x, const char *reply, json_t **detail)
 
 static const rk_longproc_kind tom_tracking = { "tom_tracking", "story", tom_take };
 
-static const rk_longproc_kind pseudo_to_code = { .name = "pseudo_to_code" };	/* refused: see make */
 static const rk_longproc_kind html_to_tsv = { "html_to_tsv", "html_str", rk_longproc_tsv_take };
 static const rk_longproc_kind countdown = { "countdown", "demonstration", rk_longproc_countdown_take };
 static const rk_longproc_kind travel_planning = { "travel_planning", "demonstration", rk_longproc_travel_take };
@@ -317,17 +316,14 @@ static int make(const rk_task *t, const rk_task_env *env, int index, rk_example 
 	const struct spec *s = t->spec;
 
 	*x = (rk_example){ .max_new = s->max_new };
-	if (!s->kind->take)
-		return rk_fail(e, RK_EUSAGE, "longproc %s is scored by compiling and running what the model wrote, which refreshkv does not do",
-		               t->name);
 	if (!env->data_dir)
-		return rk_fail(e, RK_EUSAGE, "longproc %s needs --data DIR: the folder `data` of https://github.com/princeton-pli/LongProc", t->name);
+		return rk_fail(e, RK_EUSAGE, "needs --data DIR: the folder `data` of https://github.com/princeton-pli/LongProc");
 	int rc = load(t, env, index, x, e);
 	if (rc == 0 && env->length) {
 		int n = env->count(env->ctx, x) + x->max_new;
 		if (n > env->length)
-			rc = rk_fail(e, RK_EUSAGE, "--length %d: example %d of longproc %s takes %d tokens, %d of them for the reply", env->length,
-			             index, t->name, n, x->max_new);
+			rc = rk_fail(e, RK_EUSAGE, "--length %d: example %d takes %d tokens, %d of them for the reply", env->length, index,
+			             n, x->max_new);
 	}
 	if (rc)
 		rk_example_free(x);
@@ -346,7 +342,8 @@ static int make(const rk_task *t, const rk_task_env *env, int index, rk_example 
 	rk_longproc_countdown_score, .kind = &countdown, .file = "countdown_" size, .max_new = new_)
 #define TRAVEL(size, new_, ...) TASK("travel_planning_" size, "a trip under constraints by search, replies of " size, \
 	rk_longproc_travel_score, &travel_planning, "travel_planning_all", new_, __VA_ARGS__)
-#define CODE(size) TASK("pseudo_to_code_" size, "not measured here: needs code that is compiled and run", tom_score, .kind = &pseudo_to_code)
+#define CODE(size) { .suite = "longproc", .name = "pseudo_to_code_" size, .doc = "code from pseudocode: not run here", .refused = \
+	"is scored by compiling and running what the model wrote, which refreshkv does not do" }
 
 const rk_task rk_tasks_longproc[] = {
 	TSV("0.5k", NEW_05K), TSV("2k", NEW_2K), TSV("8k", NEW_8K),

@@ -180,7 +180,7 @@ static const char *list_word(int n, int i, char buf[RK_WORD_MAX])
 static int write_list(FILE *f, int n, int often, int seldom, uint64_t rng, char common[N_COMMON][RK_WORD_MAX], rk_err *e)
 {
 	if (n > RK_N_COMPOUND)
-		return rk_fail(e, RK_EUSAGE, "ruler cwe: no list of more than %d different words", RK_N_COMPOUND);
+		return rk_fail(e, RK_EUSAGE, "no list of more than %d different words", RK_N_COMPOUND);
 	int n_line = N_COMMON * often + (n - N_COMMON) * seldom, at = 0;
 	int *word = sample(n, n <= RK_N_WORD ? RK_N_WORD : RK_N_COMPOUND, &rng), *line = malloc((size_t)n_line * sizeof *line);
 	char buf[RK_WORD_MAX];
@@ -271,7 +271,7 @@ static int fwe_open(rk_ruler *r, rk_err *e)
 	int n = (r->length - FWE_NEW) / 50;
 
 	if (n < N_TOP + 1)
-		return rk_fail(e, RK_EUSAGE, "--length %d: ruler fwe has a word for every 50 tokens and needs four", r->length);
+		return rk_fail(e, RK_EUSAGE, "--length %d: one made-up word for every 50 tokens, and it needs four", r->length);
 	if (!s || !(s->word = calloc((size_t)n, sizeof *s->word)))
 		return rk_fail(e, RK_ENOMEM, "no memory for %d words", n);
 	while (s->n_vocab < n) {	/* fill up, then take doubles out */

@@ -137,9 +137,9 @@ static int load_essays(const rk_ruler *r, struct niah *s, rk_err *e)
 	size_t size;
 
 	if (!path)
-		return rk_fail(e, RK_EUSAGE, "ruler %s hides its needles in essays: --haystack FILE, RULER's PaulGrahamEssays.json (made by "
+		return rk_fail(e, RK_EUSAGE, "hides its needles in essays: give --haystack FILE, RULER's PaulGrahamEssays.json (made by "
 		               "download_paulgraham_essay.py in scripts/data/synthetic/json of github.com/NVIDIA/RULER) or lines of "
-		               "{\"text\": ...}", r->task->name);
+		               "{\"text\": ...}");
 	FILE *f = open_memstream(&s->essay, &size);
 	if (!f)
 		return rk_fail(e, RK_ENOMEM, "%s: no memory for it", path);

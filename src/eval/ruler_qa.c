@@ -168,7 +168,7 @@ static int load(rk_ruler *r, struct qa *s, rk_err *e)
 	int i = 0;
 
 	if (!r->env->data_dir)
-		return rk_fail(e, RK_EUSAGE, "ruler %s needs --data DIR with %s in it: %s", r->task->name, p->file, p->url);
+		return rk_fail(e, RK_EUSAGE, "needs --data DIR with %s in it: %s", p->file, p->url);
 	snprintf(path, sizeof path, "%s/%s", r->env->data_dir, p->file);
 	if (rk_given_json(path, &s->root, e)) {
 		if (e && !s->root && strlen(e->msg) + strlen(p->url) + 16 < sizeof e->msg)
@@ -228,7 +228,7 @@ static int qa_build(rk_ruler *r, int n, FILE *f, rk_example *x, rk_err *e)
 	json_array_foreach(s->answer, k, a) {
 		const char *text = json_string_value(json_object_get(a, "text"));
 		if (!text)
-			return rk_fail(e, RK_EFAIL, "%s: question %d: an answer without text", r->task->name, r->index);
+			return rk_fail(e, RK_EFAIL, "question %d: an answer without text", r->index);
 		if (rk_given_answer(x, text, e))
 			return -1;
 	}

@@ -44,6 +44,7 @@ typedef struct rk_task {
 	/* Score of a reply in [0, 1].  *detail (may stay NULL) goes into the record: what was right, precision, recall ... */
 	double (*score)(const rk_example *x, const char *reply, json_t **detail);
 	const void *spec;		/* what variants of one make/score differ in */
+	const char *refused;		/* why it cannot be run here; NULL: it can.  make and score are not called then */
 } rk_task;
 
 /* Tables that end with name = NULL. */

@@ -194,6 +194,9 @@ def test_predictions(refreshkv, small, tmp_path):
 BAD = [
     (["eval", "score", "vt"], 2, "score TASK FILE"),
     (["eval", "needle", "--predictions", "x"], 2, "ruler"),
+    (["eval", "ruler", "--length", "1600"], 2, "niah_single_2: hides its needles in essays: give --haystack FILE"),  # before any task runs
+    (["eval", "longproc"], 2, "html_to_tsv_0.5k: needs --data DIR"),
+    (["eval", "longproc", "--task", "pseudo_to_code_2k"], 2, "compiling and running"),
     (["eval"], 2, "operand"),
     (["eval", "nedle"], 2, "needle"),
     (["eval", "needle", "--task", "paskey"], 2, "passkey"),
