@@ -22,6 +22,20 @@ __device__ __forceinline__ float rk_scale(int d) { return RK_LOG2_E / sqrtf((flo
 /* exp2, 0 where the CPU says 0. */
 __device__ __forceinline__ float rk_exp2(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
 
+/* rk_sketch_dim and rk_sketch_key_bytes for kernels. */
+__host__ __device__ __forceinline__ int rk_sketch_width(int d)
+{
+	int dim = 32;
+
+	while (dim < d)
+		dim *= 2;
+	return dim;
+}
+__device__ __forceinline__ int64_t rk_sketch_row_bytes(int d, int bits)
+{
+	return rk_sketch_width(d) * bits / 8 + (int64_t)sizeof(uint16_t);
+}
+
 __device__ __forceinline__ size_t rk_ring_at(const rk_dims &m, int layer, int kv)
 {
 	return (size_t)layer * (size_t)m.n_kv + (size_t)kv;
@@ -70,6 +84,35 @@ __device__ __forceinline__ int rk_in_prompt(const rk_lane_cache &c, int n_pos)
 }
 
 __device__ __forceinline__ int rk_chunks(int n) { return (n + RK_CUDA_CHUNK - 1) / RK_CUDA_CHUNK; }
+
+/* By a warp: row [n] of scores goes to score (unless NULL) and becomes exp2(row - its maximum); maximum and sum by lane 0. */
+__device__ __forceinline__ void rk_chunk_sum(float *row, float *score, int n, float *max_out, float *sum_out)
+{
+	int lane = (int)threadIdx.x % RK_WARP;
+	float max = -INFINITY, sum = 0;
+
+	for (int r = lane; r < n; r += RK_WARP) {
+		max = fmaxf(max, row[r]);
+		if (score)
+			score[r] = row[r];
+	}
+	max = rk_team_max(max);
+	for (int r = lane; r < n; r += RK_WARP) {
+		row[r] = rk_exp2(row[r] - max);
+		sum += row[r];
+	}
+	sum = rk_team_sum(sum);
+	if (lane == 0) {
+		*max_out = max;
+		*sum_out = sum;
+	}
+}
+
+/* Is the stand-in due to be renewed, which takes attention over everything? */
+__host__ __device__ __forceinline__ bool rk_renews(const rk_lane_cache &c)
+{
+	return c.pol.tail && (c.force_full || c.step % c.pol.tail == 0);
+}
 
 /* What a KV head attends: prompt and tail, or its ring. */
 template<typename T> struct rk_job {

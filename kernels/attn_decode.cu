@@ -32,13 +32,32 @@ __device__ __forceinline__ static float cosine(const float *a, const float *b, i
 	return aa > 0 && bb > 0 ? (float)(ab / sqrt(aa * bb)) : 0;
 }
 
-/* Is a full step due by the clock alone, before any cosine? */
+/* Is a selection due whatever the cosine is?  Vanilla counts as one that is never made. */
 __device__ __forceinline__ static bool due_by_clock(const rk_lane_cache &c)
 {
 	if (c.pol.score == RK_SCORE_NONE)
 		return true;
-	return c.keeps_full && (c.force_full || (c.pol.refresh == RK_REFRESH_STRIDE &&
-	                                         c.step % c.pol.stride == c.pol.stride - 1));
+	return c.keeps_full && (c.force_full || (c.pol.bits && c.step == 0) || rk_renews(c) ||
+	                        (c.pol.refresh == RK_REFRESH_STRIDE && c.step % c.pol.stride == c.pol.stride - 1));
+}
+
+/* Bytes that the step reads in this layer, of keys and values of `row` bytes each. */
+__device__ __forceinline__ static void count_bytes(rk_step_report *rep, const rk_dims &m, int layer, const rk_lane_cache &c, bool refresh,
+                                                   int64_t row)
+{
+	bool renew = rk_renews(c), selected = c.pol.score != RK_SCORE_NONE && c.pol.attend == RK_ATTEND_SELECTED && !renew;
+	int64_t keys = (int64_t)c.n_pos * m.n_kv, held = 0;
+
+	if (!refresh)
+		for (int kv = 0; kv < m.n_kv; kv++)
+			held += c.part.count[rk_ring_at(m, layer, kv)];
+	else if (renew || selected)
+		held = (int64_t)(c.budget < c.n_pos ? c.budget : c.n_pos) * m.n_kv;
+	if (refresh && !selected)
+		rep->bytes_full += 2 * row * keys;
+	else if (refresh)
+		rep->bytes_score += keys * (c.pol.bits ? rk_sketch_row_bytes(m.d, c.pol.bits) : row);
+	rep->bytes_partial += 2 * row * held;
 }
 
 /* Writes the new token k, v [n_kv][d] to slot `next` of every ring, in the cache's type. */
@@ -67,7 +86,7 @@ __device__ __forceinline__ static void ring_write(const rk_dims &m, int layer, c
 	__syncthreads();
 }
 
-/* decide: full or partial; the report; on a partial step the new token enters the ring.  Reference: decide and
+/* decide: select anew or not; the report; on a partial step the new token enters the ring.  Reference: decide and
  * ring_write of src/cpu/attn_decode.c.  q_pre, q [n_head][d], k, v [n_kv][d] f32.
  * compared [n_head][d]: left for finish.  One block, no shared memory.  Mean in f32 by head, cosine in f64.  Some 10 KB
  * touched: bound by latency. */
@@ -77,7 +96,7 @@ __global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 {
 	const rk_lane_cache &c = lane->c;
 	float cos = NAN;
-	bool full = due_by_clock(c);
+	bool refresh = due_by_clock(c);
 
 	if (threadIdx.x == 0)
 		out->t0 = rk_clock_ns();
@@ -86,28 +105,18 @@ __global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 		__syncthreads();
 		if (c.step % c.pol.qc == c.pol.qc - 1) {
 			cos = cosine(compared, rk_reference(m, layer, c), rk_compared_len(m, c.pol));
-			full = full || cos < c.pol.s;
+			refresh = refresh || cos < c.pol.s;
 		}
 	}
-	if (!full)
+	if (!refresh)
 		ring_write<T>(m, layer, c, k, v);
 	if (threadIdx.x != 0)
 		return;
-	int64_t row = (int64_t)m.d * (int64_t)sizeof(T), held = 0;
-	out->full = full;
-	out->rep.kind[layer] = full ? RK_STEP_FULL : RK_STEP_PARTIAL;
+	out->refresh = refresh;
+	out->rep.kind[layer] = !refresh ? RK_STEP_PARTIAL : c.pol.bits && !rk_renews(c) ? RK_STEP_GLANCE : RK_STEP_FULL;
 	out->rep.cos[layer] = cos;
 	out->rep.churn[layer] = NAN;
-	if (full && c.pol.score != RK_SCORE_NONE && c.pol.attend == RK_ATTEND_SELECTED) {
-		out->rep.bytes_score += row * c.n_pos * m.n_kv;
-		held = (int64_t)(c.budget < c.n_pos ? c.budget : c.n_pos) * m.n_kv;
-	} else if (full) {
-		out->rep.bytes_full += 2 * row * c.n_pos * m.n_kv;
-	} else {
-		for (int kv = 0; kv < m.n_kv; kv++)
-			held += c.part.count[rk_ring_at(m, layer, kv)];
-	}
-	out->rep.bytes_partial += 2 * row * held;
+	count_bytes(&out->rep, m, layer, c, refresh, (int64_t)m.d * (int64_t)sizeof(T));
 }
 
 /* What a call of split and merge has to do; false: nothing. */
@@ -120,9 +129,11 @@ __device__ __forceinline__ static bool task_of(task *t, const rk_dev_lane *lane,
 	*t = { false, false, n_pos ? n_pos : lane->c.n_pos };
 	if (what == RK_ATTEND_SCORES)
 		return true;
-	t->ring = what == RK_ATTEND_NEW_RING || !out->full;
-	t->mix = t->ring || p.score == RK_SCORE_NONE || p.attend == RK_ATTEND_FULL;
-	return what == RK_ATTEND_STEP || out->full;
+	if (what == RK_ATTEND_GLANCE)
+		return out->refresh;
+	t->ring = what == RK_ATTEND_RING || what == RK_ATTEND_NEW_RING || !out->refresh;
+	t->mix = t->ring || p.score == RK_SCORE_NONE || p.attend == RK_ATTEND_FULL || rk_renews(lane->c);
+	return what != RK_ATTEND_NEW_RING || out->refresh;
 }
 
 /* Shared memory of split: scores or probabilities [HB][RK_CUDA_CHUNK], then outputs [WARPS][HB][d]. */
@@ -140,7 +151,7 @@ static size_t split_shared(int heads, int d)
  * butterflies, then warps in order.  Reads each key and value once for all heads of the group: 2 n d bytes(T) per KV
  * head; memory bound. */
 template<typename T, int HB>
-__global__ void __launch_bounds__(THREADS) split(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out,
+__global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 4 : 1) split(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out,
                                                   rk_scratch s, const float *q, int what, int n_pos)
 {
 	int kv = (int)blockIdx.y, g0 = (int)blockIdx.z * HB, heads = m.group - g0 < HB ? m.group - g0 : HB;
@@ -192,24 +203,8 @@ __global__ void __launch_bounds__(THREADS) split(rk_dims m, int layer, const rk_
 		__syncthreads();
 		/* a head per warp */
 		if (warp < heads) {
-			float *row = p + warp * RK_CUDA_CHUNK,
-				*score = s.score + (size_t)(kv * m.group + g0 + warp) * (size_t)s.ld + first;
-			float max = -INFINITY, sum = 0;
-			for (int r = lane_id; r < n; r += RK_WARP) {
-				max = fmaxf(max, row[r]);
-				if (keep)
-					score[r] = row[r];
-			}
-			max = rk_team_max(max);
-			for (int r = lane_id; r < n; r += RK_WARP) {
-				row[r] = rk_exp2(row[r] - max);
-				sum += row[r];
-			}
-			sum = rk_team_sum(sum);
-			if (lane_id == 0) {
-				s.part_max[part + (size_t)warp] = max;
-				s.part_sum[part + (size_t)warp] = sum;
-			}
+			float *score = s.score + (size_t)(kv * m.group + g0 + warp) * (size_t)s.ld + first;
+			rk_chunk_sum(p + warp * RK_CUDA_CHUNK, keep ? score : NULL, n, s.part_max + part + warp, s.part_sum + part + warp);
 		}
 		__syncthreads();
 		if (t.mix) {
@@ -293,14 +288,38 @@ __global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_de
 	}
 }
 
-template<typename T> static void attend(rk_cuda *c, int layer, int slot, const float *q, float *o, int what, int n_pos)
+int rk_cuda_heads_together(int group)
+{
+	return group > 4 ? 8 : group > 2 ? 4 : group;
+}
+
+dim3 rk_cuda_chunk_grid(const rk_cuda *c, int heads)
+{
+	int fill = 4 * c->n_sm / c->dims.n_kv + 1;
+
+	return dim3((unsigned)(fill < c->s.max_chunk ? fill : c->s.max_chunk), (unsigned)c->dims.n_kv,
+	            (unsigned)((c->dims.group + heads - 1) / heads));
+}
+
+void rk_cuda_merge(rk_cuda *c, int layer, int slot, float *o, enum rk_what what, int n_pos)
+{
+	const size_t shared = (WARPS + THREADS) * sizeof(float);
+	const rk_dev_lane *lane = &c->step->lane[slot];
+	const rk_dev_out *out = &c->out[slot];
+
+	if (c->b.kv_bytes == 4)
+		RK_LAUNCH(merge<float>, c->dims.n_head, THREADS, shared, c->stream, c->dims, layer, lane, out, c->s, o, what, n_pos);
+	else
+		RK_LAUNCH(merge<uint16_t>, c->dims.n_head, THREADS, shared, c->stream, c->dims, layer, lane, out, c->s, o, what, n_pos);
+}
+
+template<typename T> static void attend(rk_cuda *c, int layer, int slot, const float *q, enum rk_what what, int n_pos)
 {
 	const rk_dims m = c->dims;
 	const rk_dev_lane *lane = &c->step->lane[slot];
 	const rk_dev_out *out = &c->out[slot];
-	int fill = 4 * c->n_sm / m.n_kv + 1, heads = m.group > 4 ? 8 : m.group > 2 ? 4 : m.group;
-	dim3 grid((unsigned)(fill < c->s.max_chunk ? fill : c->s.max_chunk), (unsigned)m.n_kv,
-	          (unsigned)((m.group + heads - 1) / heads));
+	int heads = rk_cuda_heads_together(m.group);
+	dim3 grid = rk_cuda_chunk_grid(c, heads);
 	size_t shared = split_shared(heads, m.d);
 
 	switch (heads) {
@@ -316,16 +335,15 @@ template<typename T> static void attend(rk_cuda *c, int layer, int slot, const f
 	default:
 		RK_LAUNCH((split<T, 8>), grid, THREADS, shared, c->stream, m, layer, lane, out, c->s, q, what, n_pos);
 	}
-	RK_LAUNCH(merge<T>, m.n_head, THREADS, (WARPS + THREADS) * sizeof(float), c->stream, m, layer, lane, out, c->s,
-	          o, what, n_pos);
 }
 
 void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos)
 {
 	if (c->b.kv_bytes == 4)
-		attend<float>(c, layer, slot, q, out, what, n_pos);
+		attend<float>(c, layer, slot, q, what, n_pos);
 	else
-		attend<uint16_t>(c, layer, slot, q, out, what, n_pos);
+		attend<uint16_t>(c, layer, slot, q, what, n_pos);
+	rk_cuda_merge(c, layer, slot, out, what, n_pos);
 }
 
 /* split may need more shared memory than a kernel gets unasked. */
@@ -378,8 +396,8 @@ __device__ __forceinline__ static int lowest_accumulated(const rk_lane_cache &c,
 	return (int)rk_block_max(low == lowest && (float)at == last ? (float)slot : -1.0f, part);
 }
 
-/* finish: the slot of the next token and the accumulators after a partial step; churn and reference query after a full
- * one; the time.  Reference: ring_advance of src/cpu/attn_decode.c.  One block per KV head; shared: a float per warp.
+/* finish: the slot of the next token and the accumulators after a partial step; churn and reference query after a
+ * selection; the time.  Reference: ring_advance of src/cpu/attn_decode.c.  One block per KV head; shared: a float per warp.
  * */
 __global__ void finish(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, rk_scratch s)
 {
@@ -388,7 +406,7 @@ __global__ void finish(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 	int kv = (int)blockIdx.x;
 	size_t ring = rk_ring_at(m, layer, kv), base = ring * (size_t)r.cap;
 
-	if (!out->full) {
+	if (!out->refresh) {
 		int n = r.count[ring], next = r.next[ring];
 		if (r.acc)
 			accumulate(m, s, kv, r.acc + base, n);
@@ -420,6 +438,28 @@ __global__ void finish(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 		out->ns_attn += (int64_t)(rk_clock_ns() - out->t0);
 }
 
+/* From the decision to the ring: what is scored, selected and attended.  On a step that may glance the ring is attended last,
+ * be it the old one or the new. */
+static void attend_step(rk_cuda *c, int layer, int slot, const rk_lane_cache *l, const float *q, float *o)
+{
+	bool selects = c->n_step ? c->may_select[slot] : rk_cuda_may_select(l), renew = rk_renews(*l);
+	bool glances = selects && l->pol.bits && !renew;
+
+	if (glances)
+		rk_cuda_glance(c, layer, slot, l->pol.bits, q);
+	else
+		rk_cuda_attend(c, layer, slot, q, o, RK_ATTEND_STEP, 0);
+	if (selects) {
+		rk_cuda_refill(c, layer, slot, &l->pol, 0, false, NULL, false);
+		if (l->pol.tail)
+			rk_cuda_weigh_rest(c, layer, slot);
+		if (l->pol.attend == RK_ATTEND_SELECTED)
+			rk_cuda_attend(c, layer, slot, q, renew ? c->s.ring_out : o, glances ? RK_ATTEND_RING : RK_ATTEND_NEW_RING, 0);
+	}
+	if (l->pol.tail)
+		rk_cuda_mix_rest(c, layer, slot, o);
+}
+
 /* Steps outside of step_begin .. step_end read their report back at once. */
 static void one_lane(rk_cuda *c, int layer, const rk_lane_cache *l, const float *q_pre, const float *q, const float *k,
                      const float *v, float *o,
@@ -437,12 +477,7 @@ static void one_lane(rk_cuda *c, int layer, const rk_lane_cache *l, const float 
 	else
 		RK_LAUNCH(decide<uint16_t>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre,
 		          q, k, v);
-	rk_cuda_attend(c, layer, slot, q, o, RK_ATTEND_STEP, 0);
-	if (c->n_step ? c->may_full[slot] : rk_cuda_may_select(l)) {
-		rk_cuda_refill(c, layer, slot, &l->pol, 0, false, NULL, false);
-		if (l->pol.attend == RK_ATTEND_SELECTED)
-			rk_cuda_attend(c, layer, slot, q, o, RK_ATTEND_NEW_RING, 0);
-	}
+	attend_step(c, layer, slot, l, q, o);
 	RK_LAUNCH(finish, c->dims.n_kv, THREADS, WARPS * sizeof(float), c->stream, c->dims, layer, lane, out, c->s);
 	if (c->n_step || !rk_cuda_ok(c, cudaMemcpyAsync(c->out_host + slot, out, sizeof *out, cudaMemcpyDeviceToHost,
 	                                                c->stream), "copy of the report") ||

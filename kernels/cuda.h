@@ -35,7 +35,7 @@ typedef struct rk_dev_out {
 	rk_step_report rep;
 	int64_t ns_attn;	/* device clock, from decide to finish, summed over layers */
 	uint64_t t0;
-	int full;		/* this layer's decision */
+	int refresh;		/* this layer's decision: it selects anew; vanilla always does */
 } rk_dev_out;
 
 /* All input of a step, in one copy. */
@@ -57,6 +57,7 @@ typedef struct rk_scratch {
 	float *part_out;	/* [n_kv][max_chunk][group][d] */
 	float *max, *inv_sum;	/* [n_head] of `score` */
 	float *churn;		/* [n_kv] */
+	float *ring_out;	/* [n_head][d] attention over the new ring while that over everything is the step's */
 	float *compared;	/* [n_head][d] query of the running layer that is compared with the reference */
 	float *row_max, *row_sum;	/* [n_kv][max_rows * group] of the last attn_prefill */
 	float *trig;		/* [max_rows][rope_dim/2][2] cos, sin */
@@ -71,7 +72,7 @@ typedef struct rk_graph {
 	int n;			/* lanes; 0: free */
 	const rk_lane_cache *lane[RK_MAX_LANE];
 	rk_policy pol[RK_MAX_LANE];
-	bool keeps_full[RK_MAX_LANE], may_full[RK_MAX_LANE];
+	bool keeps_full[RK_MAX_LANE], may_select[RK_MAX_LANE], renews[RK_MAX_LANE];
 	cudaGraphExec_t exec;
 } rk_graph;
 
@@ -96,7 +97,7 @@ typedef struct rk_cuda {
 	/* the step that runs, n_step = 0 outside of one */
 	int n_step;
 	const rk_lane_cache *lane[RK_MAX_LANE];
-	bool may_full[RK_MAX_LANE];
+	bool may_select[RK_MAX_LANE];
 	bool recording;
 	rk_graph graph[RK_CUDA_GRAPH];
 	int next_graph;		/* the one that is given up next */
@@ -120,7 +121,7 @@ void rk_cuda_forget_graphs(rk_cuda *c);
 int rk_cuda_slot(rk_cuda *c, const rk_lane_cache *lane);
 /* Where a store's next element is counted: the slot of the lane whose tail it is, or -1 outside of a step. */
 int rk_cuda_slot_of_tail(const rk_cuda *c, const rk_store *st);
-/* Can the lane's next step be a full one?  false also where it needs no selection. */
+/* Can the lane's next step select anew? */
 bool rk_cuda_may_select(const rk_lane_cache *lane);
 
 /* Operations; signatures and meaning in backend.h. */
@@ -130,6 +131,7 @@ void rk_cuda_matmul(rk_backend *b, float *const y[], const rk_tensor *const w[],
                     enum rk_phase phase);
 void rk_cuda_rope(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
 void rk_cuda_kv_append(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
+void rk_cuda_sketch(rk_backend *b, rk_store *st, int layer, int at, int n);
 void rk_cuda_silu_mul(rk_backend *b, float *y, const float *gate, const float *up, int n, int dim);
 void rk_cuda_add(rk_backend *b, float *x, const float *y, int n, int dim);
 void rk_cuda_logits_stats(rk_backend *b, const float *logits, int n, float *lse, int32_t *argmax);
@@ -145,16 +147,28 @@ void rk_cuda_attn_decode(rk_backend *b, int layer, rk_lane_cache *const lanes[],
 /* cos and sin of the rows' angles, from s.row_pos: part of a step's recording. */
 void rk_cuda_rope_table(rk_cuda *c, const int32_t *pos_dev, int n);
 
-/* attn_decode.cu and select.cu share these.  attend: what the first n_pos positions (0: the lane's own n_pos) or the
+/* attn_decode.cu, glance.cu and select.cu share these.  attend: what the first n_pos positions (0: the lane's own n_pos) or the
  * ring give. */
 enum rk_what {
-	/* the full cache or the ring, as decided; scores only where a full step attends its selection */
+	/* the full cache or the ring, as decided; scores only where a step attends its selection */
 	RK_ATTEND_STEP,
-	RK_ATTEND_NEW_RING,	/* after a full step's selection: the ring; nothing on a partial step */
+	RK_ATTEND_NEW_RING,	/* the ring after a selection, else nothing */
+	RK_ATTEND_RING,		/* the ring, whatever was decided */
+	RK_ATTEND_GLANCE,	/* max and inv_sum of what glance scored, on a step that selects; no output */
 	RK_ATTEND_SCORES,	/* scores, max and inv_sum over the full cache, whatever was decided; no output */
 };
 void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos);
-/* Groups, pools, ranks, gathers.  always: else only where the layer's step is full.  colsum: instead of pooled scores.
+/* The second half of it: joins the chunks. */
+void rk_cuda_merge(rk_cuda *c, int layer, int slot, float *out, enum rk_what what, int n_pos);
+/* Query heads of a group that share a read (1, 2, 4, 8), and the grid of kernels that go through the chunks of all KV heads. */
+int rk_cuda_heads_together(int group);
+dim3 rk_cuda_chunk_grid(const rk_cuda *c, int heads);
+/* Where the layer selects: scores, max and inv_sum over the sketches of the full cache. */
+void rk_cuda_glance(rk_cuda *c, int layer, int slot, int bits, const float *q);
+/* The stand-in of policies with tail: its share of a new selection; then renews it, or adds it to out. */
+void rk_cuda_weigh_rest(rk_cuda *c, int layer, int slot);
+void rk_cuda_mix_rest(rk_cuda *c, int layer, int slot, float *out);
+/* Groups, pools, ranks, gathers.  always: else only where the layer selects.  colsum: instead of pooled scores.
  * */
 void rk_cuda_refill(rk_cuda *c, int layer, int slot, const rk_policy *pol, int n_pos, bool from_sum,
                     const float *colsum, bool always);

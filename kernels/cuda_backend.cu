@@ -282,6 +282,7 @@ static size_t lay_out(rk_cuda *c, char *base)
 	take(&s->max, base, &at, n_head);
 	take(&s->inv_sum, base, &at, n_head);
 	take(&s->churn, base, &at, n_kv);
+	take(&s->ring_out, base, &at, n_head * d);
 	take(&s->compared, base, &at, n_head * d);
 	take(&s->row_max, base, &at, n_head * rows);
 	take(&s->row_sum, base, &at, n_head * rows);
@@ -405,6 +406,7 @@ static rk_backend_ops cuda_ops()
 	o.matmul = rk_cuda_matmul;
 	o.rope = rk_cuda_rope;
 	o.kv_append = rk_cuda_kv_append;
+	o.sketch = rk_cuda_sketch;
 	o.attn_prefill = rk_cuda_attn_prefill;
 	o.select = rk_cuda_select;
 	o.attn_decode = rk_cuda_attn_decode;

@@ -27,7 +27,14 @@ __device__ __forceinline__ unsigned long long rk_clock_ns()
 	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
 	return t;
 }
+/* acc + the sum over four bytes of u (unsigned) times q (signed). */
+__device__ __forceinline__ int32_t rk_dp4a(uint32_t u, int32_t q, int32_t acc)
+{
+	asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(acc) : "r"(u), "r"(q), "r"(acc));
+	return acc;
+}
 #else
+inline int32_t rk_dp4a(uint32_t u, int32_t q, int32_t acc) { return emu_dp4a(u, q, acc); }
 inline void *rk_shared() { return emu_shared(); }
 inline unsigned long long rk_clock_ns() { return emu_global_timer(); }
 #endif
@@ -42,6 +49,9 @@ __device__ __forceinline__ float rk_half_bits(uint32_t bits)
 {
 	return __half2float(__ushort_as_half((unsigned short)bits));
 }
+
+__device__ __forceinline__ float rk_get(const float *p) { return *p; }
+__device__ __forceinline__ float rk_get(const uint16_t *p) { return rk_half_bits(*p); }
 
 /* out[8] = the 8 elements at p, which is aligned to their size. */
 __device__ __forceinline__ void rk_get8(float out[8], const float *p)

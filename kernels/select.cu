@@ -37,7 +37,7 @@ __global__ void pool(rk_dims m, const rk_dev_lane *lane, const rk_dev_out *out, 
 	int kv = (int)blockIdx.y, half = p.pool / 2, n = n_pos ? n_pos : lane->c.n_pos;
 	float *tile = (float *)rk_shared();
 
-	if (!always && !out->full)
+	if (!always && !out->refresh)
 		return;
 	for (int t0 = (int)blockIdx.x * THREADS; t0 < n; t0 += (int)gridDim.x * THREADS) {
 		for (int i = (int)threadIdx.x; i < THREADS + 2 * half; i += THREADS) {
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(RANK_THREADS, 1) rank(rk_dims m, int layer, co
 	size_t ring = rk_ring_at(m, layer, kv), base = ring * (size_t)r.cap;
 	int32_t *pos = s.pos + (size_t)kv * (size_t)s.ld;
 
-	if (!always && !out->full)
+	if (!always && !out->refresh)
 		return;
 	score += (size_t)kv * (size_t)ld_score;
 	int n = choose(b, c, s, kv, score, n_all, pos);
@@ -268,7 +268,7 @@ __global__ void gather(rk_dims m, int layer, const rk_dev_lane *lane, const rk_d
 		n_all = n_pos ? n_pos : c.n_pos;
 	size_t ring = rk_ring_at(m, layer, kv), base = ring * (size_t)r.cap, d = (size_t)m.d;
 
-	if (!always && !out->full)
+	if (!always && !out->refresh)
 		return;
 	int in_prompt = rk_in_prompt(c, n_all), words = (int)(d * sizeof(T) / sizeof(uint4));
 	rk_span<T> p = rk_rows<T>(m, lane->prompt.k, lane->prompt.v, layer, kv, lane->prompt.cap, 0);

@@ -3,11 +3,11 @@
  *
  * The engine calls step_begin with all that changes, and it is copied to the device in one piece.  If this shape was
  * recorded, the graph is launched and the engine skips the operations; else they are recorded as the engine issues
- * them, and step_end launches the result.  A shape is: which lanes, their policies, whether they keep C_f, and whether
- * a layer may select in this step.  Addresses are part of a recording, so allocating or freeing device memory forgets
- * all of them.
+ * them, and step_end launches the result.  A shape is: which lanes, their policies, whether they keep C_f, whether a
+ * layer may select in this step, and whether that renews a stand-in.  Addresses are part of a recording, so allocating
+ * or freeing device memory forgets all of them.
  */
-#include "cuda.h"
+#include "attn.cuh"
 
 #include <string.h>
 
@@ -17,7 +17,8 @@ bool rk_cuda_may_select(const rk_lane_cache *l)
 
 	if (p->score == RK_SCORE_NONE || !l->keeps_full)
 		return false;
-	return l->force_full || (p->refresh == RK_REFRESH_STRIDE && l->step % p->stride == p->stride - 1) ||
+	return l->force_full || (p->bits && l->step == 0) || rk_renews(*l) ||
+	       (p->refresh == RK_REFRESH_STRIDE && l->step % p->stride == p->stride - 1) ||
 	       (p->refresh == RK_REFRESH_QUERY && l->step % p->qc == p->qc - 1);
 }
 
@@ -71,7 +72,7 @@ static bool same_shape(const rk_graph *g, const rk_graph *want)
 	for (int j = 0; j < want->n; j++)
 		if (g->lane[j] != want->lane[j] || memcmp(&g->pol[j], &want->pol[j], sizeof g->pol[j]) ||
 		    g->keeps_full[j] != want->keeps_full[j] ||
-		    g->may_full[j] != want->may_full[j])
+		    g->may_select[j] != want->may_select[j] || g->renews[j] != want->renews[j])
 			return false;
 	return true;
 }
@@ -87,7 +88,8 @@ bool rk_cuda_step_begin(rk_backend *b, rk_lane_cache *const lanes[], int n, cons
 		c->lane[j] = want.lane[j] = lanes[j];
 		want.pol[j] = lanes[j]->pol;
 		want.keeps_full[j] = lanes[j]->keeps_full;
-		c->may_full[j] = want.may_full[j] = rk_cuda_may_select(lanes[j]);
+		c->may_select[j] = want.may_select[j] = rk_cuda_may_select(lanes[j]);
+		want.renews[j] = rk_renews(*lanes[j]);
 		c->step_host->ids[j] = ids[j];
 		c->step_host->pos[j] = pos[j];
 		put_lane(&c->step_host->lane[j], lanes[j]);

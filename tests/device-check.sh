@@ -29,7 +29,8 @@ step() {	# NAME COMMAND...: runs it, records pass or fail and seconds
 # shellcheck disable=SC2317	# called through step
 parity() {	# greedy text of every policy, GPU against CPU
 	local policy bad=0
-	for policy in vanilla refreshkv:qc=5,k=256 snapkv:k=256 h2o:k=256 streamingllm:k=256 refreshkv-nofull:k=256; do
+	for policy in vanilla refreshkv:qc=5,k=256 snapkv:k=256 h2o:k=256 streamingllm:k=256 refreshkv-nofull:k=256 \
+		glance:k=256 glance:k=256,bits=2,tail=8; do
 		for device in cpu cuda:0; do
 			"$build/refreshkv" run -q --exact --device "$device" -m "$MODEL" --policy "$policy" -f docs/handbook.md \
 				-p "What does the program show?" -n 48 >"$work/$device.txt" || bad=1
@@ -57,7 +58,8 @@ if command -v compute-sanitizer >/dev/null; then
 		--policy refreshkv:qc=2,k=64 -p "Hello" -n 3
 fi
 step copy bash -c "nvcc -O2 -o '$work/copy' tests/device_copy.cu && '$work/copy'"
-step bench timeout 100 "$build/refreshkv" bench -q --device cuda:0 -m "$MODEL" --ctx 128,4096,8000 --policy vanilla --policy refreshkv:qc=5 --json "$work/bench.json"
+step bench timeout 100 "$build/refreshkv" bench -q --device cuda:0 -m "$MODEL" --ctx 128,4096,8000 --policy vanilla --policy refreshkv:qc=5 \
+	--policy glance --json "$work/bench.json"
 
 python3 - "$work" "$gpu" "$out" <<'PY'
 import json, pathlib, sys

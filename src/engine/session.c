@@ -52,8 +52,6 @@ static int lane_sketch(rk_session *s, rk_lane_cache *c, const rk_policy *p, rk_e
 {
 	if (!p->bits)
 		return 0;
-	if (!s->b->ops->sketch)
-		return rk_fail(e, RK_EUSAGE, "policy %s: bits=%d: device %s has no sketches", p->name, p->bits, s->b->device);
 	return store_sketch(s, &s->prompt, p->bits, e) || store_sketch(s, &c->tail, p->bits, e) ? -1 : 0;
 }
 

@@ -78,6 +78,13 @@ inline unsigned atomicOr(unsigned *p, unsigned v) { unsigned old = *p; *p = old 
 
 inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, sizeof f); return f; }
 inline unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, sizeof u); return u; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline int emu_dp4a(unsigned u, int q, int acc)
+{
+	for (int i = 0; i < 32; i += 8)
+		acc += (int)(u >> i & 255) * (signed char)(q >> i & 255);
+	return acc;
+}
 template<typename T> T __ldg(const T *p) { return *p; }
 /* Nanoseconds of the host's clock. */
 unsigned long long emu_global_timer();

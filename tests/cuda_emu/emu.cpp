@@ -28,6 +28,13 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
+#if __has_include(<valgrind/memcheck.h>)
+#include <valgrind/memcheck.h>	/* costs nothing outside of valgrind */
+#else
+#define VALGRIND_MAKE_MEM_UNDEFINED(p, n) ((void)(p), (void)(n))
+#define VALGRIND_STACK_REGISTER(from, to) ((void)(from), (void)(to))
+#endif
+
 static const size_t stack_bytes = 128 * 1024;
 static const unsigned max_threads = 1024;
 static const char poison = (char)0xff;	/* as floats and halves: NaN */
@@ -162,6 +169,7 @@ static void start_fibre(unsigned i)
 		if (p == MAP_FAILED || mprotect(p, 4096, PROT_NONE))
 			die("fibre", "no memory for its stack");
 		f.stack = p + 4096;
+		VALGRIND_STACK_REGISTER(f.stack, f.stack + stack_bytes);
 	}
 	/* The frames in which the last thread on this stack ended have never returned, so they are still closed. */
 	ASAN_UNPOISON_MEMORY_REGION(f.stack + stack_bytes - 4096, 4096);
@@ -232,6 +240,7 @@ static void run_kernel(const char *name, dim3 grid, dim3 dim, size_t shared, con
 		block.shared = held ? (char *)aligned_alloc(128, held) : nullptr;
 		if (held) {
 			memset(block.shared, poison, shared);
+			VALGRIND_MAKE_MEM_UNDEFINED(block.shared, shared);
 			ASAN_POISON_MEMORY_REGION(block.shared + shared, held - shared);
 		}
 		run_block(id);
@@ -409,6 +418,7 @@ static cudaError_t allocate(std::map<char *, size_t> &all, void **p, size_t byte
 	if (!q)
 		return cudaErrorMemoryAllocation;
 	memset(q, poison, bytes);
+	VALGRIND_MAKE_MEM_UNDEFINED(q, bytes);
 	all[q] = bytes;
 	ASAN_POISON_MEMORY_REGION(q + bytes, (256 - bytes % 256) % 256);
 	*p = q;

@@ -143,6 +143,20 @@ static void all_policies(void **state)
 	        	"refreshkv-fixed:stride=4,k=16" } }, 150, 16);
 }
 
+/* Every width of sketches, query and way of refreshing; the stand-in; heads that are padded, prompts across chunks of
+ * positions and blocks of keys. */
+static void glances(void **state)
+{
+	(void)state;
+	compare(&(aid_rig_opt){ .exact = true, .chunk = 48, .n_ctx = 512,
+	                       .lanes = { "glance:k=24", "glance:k=20,bits=2,s=0.9,query=pre", "glance:k=16,bits=3,qc=2,query=post",
+	        "glance:k=24,bits=8,tail=3,query=pre-cat", "glance:k=24,stride=1", "refreshkv-nofull:k=20,bits=4,pool=5", "glance:k=9,tail=5,s=0.5",
+	        "glance:k=30,bits=3,stride=3,tail=4,group=mean" } }, 150, 9);
+	compare(&(aid_rig_opt){ .tiny = { .n_layer = 2, .n_embd = 64, .n_head = 12, .n_kv_head = 4, .head_dim = 40,
+	                                 .n_ff = 96 }, .exact = true, .chunk = 64, .n_ctx = 640, .keep_full = true,
+	        .lanes = { "glance:k=100", "vanilla", "glance:k=50,bits=2,tail=2" } }, 265, 4);
+}
+
 /* Groups of 3 and 1, heads of 24 (a team of 4 lanes with one idle), prompts across the chunk of 256 positions. */
 static void other_shapes(void **state)
 {
@@ -191,7 +205,7 @@ static uint64_t digest(uint64_t seed, const aid_rig_opt *opt)
 static void any_order_gives_the_same_bits(void **state)
 {
 	const aid_rig_opt opt = { .tiny = { .type = RK_Q4_1 }, .chunk = 32, .n_ctx = 200, .keep_full = true,
-	                          .lanes = { "vanilla", "refreshkv:qc=2,s=0.7,k=20", "h2o:k=20" } };
+	                          .lanes = { "h2o:k=20", "refreshkv:qc=2,s=0.7,k=20", "glance:k=16,tail=4" } };
 	uint64_t first = digest(1, &opt);
 
 	(void)state;
@@ -204,7 +218,7 @@ static void lanes_do_not_matter(void **state)
 {
 	aid_rig_opt opt = { .tiny = { .type = RK_Q4_0 }, .chunk = 32, .n_ctx = 200,
 	                   .lanes = { "vanilla", "refreshkv-fixed:stride=1,k=20",
-	                    "refreshkv:qc=2,s=0.7,k=20" } };
+	                    "glance:k=20,bits=3,tail=3" } };
 	rig all, one;
 	int32_t *ids;
 
@@ -381,22 +395,6 @@ static void session_out_of_memory(void **state)
 	rig_close(&r);
 }
 
-/* Policies that score sketches of keys need operations that this device does not have. */
-static void sketches_are_refused(void **state)
-{
-	const aid_rig_opt opt = { .chunk = 32, .n_ctx = 200, .lanes = { "refreshkv-nofull:k=20,bits=4" } };
-	const int32_t ids[] = { 5, 6, 7, 8 };
-	rig r;
-	rk_err e;
-
-	(void)state;
-	rig_open(&r, &opt, "cuda:0");
-	assert_int_equal(rk_session_start(&r.s, ids, 4, 4, NULL, NULL, &e), -1);
-	assert_int_equal(e.code, RK_EUSAGE);
-	assert_non_null(strstr(e.msg, "has no sketches"));
-	rig_close(&r);
-}
-
 /* Every call of opening a device may fail: one error, nothing is left behind, and the next opening is well. */
 static void opening_fails(void **state)
 {
@@ -474,13 +472,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_policies),
 		cmocka_unit_test(other_shapes),
+		cmocka_unit_test(glances),
 		cmocka_unit_test(any_order_gives_the_same_bits),
 		cmocka_unit_test(lanes_do_not_matter),
 		cmocka_unit_test(steps_are_replayed),
 		cmocka_unit_test(shadow_agrees),
 		cmocka_unit_test(devices_that_cannot_be_used),
 		cmocka_unit_test(session_out_of_memory),
-		cmocka_unit_test(sketches_are_refused),
 		cmocka_unit_test(opening_fails),
 		cmocka_unit_test(session_fails),
 	};

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include "aid_ref_attn.h"
 #include "aid_ref_lin.h"
+#include "cpu/cpu.h"
 
 #define U16 0x1p-11	/* relative error of one f16 rounding */
 #define MAX_ROWS 70
@@ -512,6 +513,180 @@ static void topk_with_ties(void **state)
 		check_topk(cases[i][0], cases[i][1], cases[i][2], 1 + i % 3, i + 1);
 }
 
+/* ---- sketches ---- */
+
+static const int widths[] = { 2, 3, 4, 8 };
+#define N_WIDTH 4
+
+/* A store with sketches of every width, and the same as the CPU makes them of the keys that it holds. */
+typedef struct sketched { rk_store st, cpu; } sketched;
+
+static sketched sketched_on(rk_backend *b, int cap, int pos0)
+{
+	sketched s = { .st = store_on(b, cap, pos0), .cpu = { .cap = cap, .pos0 = pos0 } };
+
+	for (int w = 0; w < N_WIDTH; w++) {
+		s.st.sketch[widths[w]] = on_gpu(b, NULL, rk_sketch_bytes(b->hp, cap, widths[w]));
+		s.cpu.sketch[widths[w]] = calloc(1, rk_sketch_bytes(b->hp, cap, widths[w]));
+	}
+	return s;
+}
+
+static void sketched_free(rk_backend *b, sketched *s)
+{
+	for (int w = 0; w < N_WIDTH; w++) {
+		b->ops->free(b, s->st.sketch[widths[w]], 0);
+		free(s->cpu.sketch[widths[w]]);
+	}
+	b->ops->free(b, s->st.k, 0);
+}
+
+/* Appends n keys and values, and sketches them on both. */
+static void append_sketched(rk_backend *b, sketched *s, ref_seq *seq, const float *k, const float *v, int n)
+{
+	const rk_hparams *hp = b->hp;
+	int at = s->st.len, dim = rk_sketch_dim(hp);
+	float x[256];
+
+	append(b, &s->st, seq, k, v, n);
+	b->ops->sketch(b, &s->st, 1, at, n);
+	for (int t = at; t < at + n; t++)
+		for (int kv = 0; kv < hp->n_kv_head; kv++) {
+			const double *key = seq->k + ((size_t)(s->st.pos0 + t) * (size_t)hp->n_kv_head + (size_t)kv) * (size_t)hp->head_dim;
+			for (int j = 0; j < dim; j++)
+				x[j] = j < hp->head_dim ? (float)key[j] : 0;
+			rk_sketch_rotate(x, dim);
+			for (int w = 0; w < N_WIDTH; w++) {
+				rk_sketch_rows r = rk_sketch_at(hp, &s->cpu, 1, kv, widths[w]);
+				rk_sketch_write(r.code, r.scale, t, x, dim, widths[w]);
+			}
+		}
+	for (int w = 0; w < N_WIDTH; w++) {
+		size_t bytes = rk_sketch_bytes(hp, s->st.cap, widths[w]);
+		uint8_t *got = back(b, s->st.sketch[widths[w]], bytes);
+		assert_memory_equal(got, s->cpu.sketch[widths[w]], bytes);
+		free(got);
+	}
+}
+
+/* score[t] = the largest probability that a head of the group of kv gives position t, by sketches of these bits. */
+static void ref_glance(const rk_backend *b, const sketched *prompt, const sketched *tail, int kv, int bits, const float *q, double *score)
+{
+	const rk_hparams *hp = b->hp;
+	int group = hp->n_head / hp->n_kv_head, dim = rk_sketch_dim(hp), n = prompt->st.len + tail->st.len;
+	float x[256], *s = malloc((size_t)n * sizeof *s);
+	int8_t bytes[256];
+
+	memset(score, 0, (size_t)n * sizeof *score);
+	for (int h = kv * group; h < (kv + 1) * group; h++) {
+		rk_sketch_query query = { .x = x, .q = bytes };
+		double max = -INFINITY, sum = 0;
+		for (int j = 0; j < dim; j++)
+			x[j] = j < hp->head_dim ? q[h * hp->head_dim + j] * rk_attn_scale(hp) : 0;
+		rk_sketch_query_make(&query, dim);
+		for (int i = 0, at = 0; i < 2; at += prompt->st.len, i++) {
+			const sketched *from = i ? tail : prompt;
+			rk_sketch_rows r = rk_sketch_at(hp, &from->cpu, 1, kv, bits);
+			(b->exact ? rk_sketch_score_exact : rk_sketch_score_scalar)(s + at, n, &query, 1, r.code, r.scale, from->st.len, dim, bits);
+		}
+		for (int t = 0; t < n; t++)
+			max = fmax(max, (double)s[t]);
+		for (int t = 0; t < n; t++)
+			sum += exp2((double)s[t] - max);
+		for (int t = 0; t < n; t++)
+			score[t] = fmax(score[t], exp2((double)s[t] - max) / sum);
+	}
+	free(s);
+}
+
+/* The ring holds the top of score [n] but for ties within rounding, lowest first. */
+static void check_ring(const int32_t *pos, int k, const double *score, int n)
+{
+	bool *held = calloc((size_t)n, sizeof *held);
+	double lowest = INFINITY;
+
+	for (int i = 0; i < k; i++) {
+		assert_in_range(pos[i], 0, n - 1);
+		assert_false(held[pos[i]]);
+		held[pos[i]] = true;
+		assert_true(i == 0 || score[pos[i]] >= score[pos[i - 1]] * (1 - 1e-5));
+		lowest = fmin(lowest, score[pos[i]]);
+	}
+	for (int t = 0; t < n; t++)
+		if (!held[t] && score[t] > lowest * (1 + 1e-5))
+			fail_msg("position %d (%.9g) is left out, the least held is %.9g", t, score[t], lowest);
+	free(held);
+}
+
+/* Sketches as the prompt and then token after token arrive; then a step that glances: the ring, its attention, the bytes. */
+static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, int bits)
+{
+	enum { K = 21, N_NEW = 3 };
+	rk_model m = attn_model(n_head, n_kv, d);
+	rk_backend *b = open_gpu(&m, exact);
+	sketched prompt = sketched_on(b, n_prompt + 2, 0), tail = sketched_on(b, N_NEW, n_prompt);
+	size_t row = (size_t)(n_kv * d), qrow = (size_t)(n_head * d), rings = 2 * (size_t)n_kv, slots = rings * (K + 1);
+	size_t kv_bytes = slots * (size_t)d * b->kv_bytes;
+	rk_lane_cache lane = { .pol = { .name = "glance", .score = RK_SCORE_ATTENTION, .window = 1, .pool = 1, .evict = RK_EVICT_LOWEST,
+	                               .refresh = RK_REFRESH_STRIDE, .stride = 1, .attend = RK_ATTEND_SELECTED, .bits = bits },
+	                      .budget = K, .keeps_full = true, .n_pos = n_prompt + N_NEW, .step = 2 }, *lanes = &lane;
+	aid_rng r = { (uint64_t)(bits + n_prompt) };
+	float *k = floats(&r, (size_t)(n_prompt + N_NEW) * row), *v = floats(&r, (size_t)(n_prompt + N_NEW) * row), *q = floats(&r, qrow);
+	double *score = calloc((size_t)(n_prompt + N_NEW), sizeof *score), *want = calloc((size_t)d, sizeof *want);
+	rk_step_report rep = { 0 }, *reps = &rep;
+	ref_seq seq;
+
+	ref_seq_init(&seq, n_head, n_kv, d, n_prompt + N_NEW);
+	for (int at = 0; at < n_prompt; at += MAX_ROWS - 3)
+		append_sketched(b, &prompt, &seq, k + (size_t)at * row, v + (size_t)at * row,
+		                n_prompt - at < MAX_ROWS - 3 ? n_prompt - at : MAX_ROWS - 3);
+	for (int t = n_prompt; t < n_prompt + N_NEW; t++)
+		append_sketched(b, &tail, &seq, k + (size_t)t * row, v + (size_t)t * row, 1);
+	lane.prompt = &prompt.st;
+	lane.tail = tail.st;
+	lane.tail.len--;	/* the engine advances it after the step */
+	lane.part = (rk_partial){ .cap = K + 1, .k = on_gpu(b, NULL, 2 * kv_bytes + slots * 4 + rings * 8) };
+	lane.part.v = (char *)lane.part.k + kv_bytes;
+	lane.part.pos = (int32_t *)((char *)lane.part.v + kv_bytes);
+	lane.part.count = lane.part.pos + slots;
+	lane.part.next = lane.part.count + rings;
+	float *q_gpu = on_gpu(b, q, qrow * sizeof *q), *o_gpu = on_gpu(b, NULL, qrow * sizeof *q);
+	b->ops->attn_decode(b, 1, &lanes, 1, q_gpu, q_gpu, q_gpu, q_gpu, o_gpu, &reps);
+	float *o = back(b, o_gpu, qrow * sizeof *o);
+	int32_t *pos = back(b, lane.part.pos, slots * sizeof *pos);
+	assert_int_equal(rep.kind[1], RK_STEP_GLANCE);
+	assert_int_equal(rep.bytes_score, (int64_t)(seq.n * n_kv) * (int64_t)rk_sketch_key_bytes(b->hp, bits));
+	for (int h = 0; h < n_head; h++) {
+		int kv = h / (n_head / n_kv), *at = pos + (size_t)(n_kv + kv) * (K + 1);
+		ref_glance(b, &prompt, &tail, kv, bits, q, score);
+		check_ring(at, K, score, seq.n);
+		ref_attend(&seq, kv, q + h * d, at, K, want);
+		for (int j = 0; j < d; j++)
+			assert_near(o[h * d + j], want[j], tolerance(d, K), "glance", (size_t)(h * d + j));
+	}
+	free(k), free(v), free(q), free(score), free(want), free(o), free(pos);
+	ref_seq_free(&seq);
+	void *all[] = { q_gpu, o_gpu, lane.part.k };
+	for (int i = 0; i < 3; i++)
+		b->ops->free(b, all[i], 0);
+	sketched_free(b, &prompt);
+	sketched_free(b, &tail);
+	rk_backend_close(b);
+	aid_model_free(&m);
+}
+
+static void glance(void **state)
+{
+	(void)state;
+	for (int w = 0; w < N_WIDTH; w++) {
+		check_glance(2 + w, 2 - w % 2, 64, false, 70 + 100 * w, widths[w]);
+		check_glance(4, 1, 40, w % 2, 255 + w, widths[w]);
+		check_glance(2, 2, 8, true, 30, widths[w]);
+	}
+	check_glance(14, 2, 128, false, 300, 4);
+	check_glance(9, 1, 256, false, 100, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -522,6 +697,7 @@ int main(void)
 		cmocka_unit_test(attn_prefill),
 		cmocka_unit_test(attn_decode),
 		cmocka_unit_test(topk_with_ties),
+		cmocka_unit_test(glance),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
