@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "eval/predictions.h"
+#include "eval/words.h"
 
 static char dir[64], haystack[96];
 
@@ -578,6 +579,31 @@ static void test_predictions(void **state)
 	rk_example_free(&x);
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static void test_words_differ(void **state)
+{
+	char (*word)[RK_WORD_MAX] = malloc(RK_N_COMPOUND * sizeof *word);
+
+	(void)state;
+	for (int i = 0; i < RK_N_WORD; i++) {
+		strcpy(word[i], rk_word(i));
+		assert_int_equal(strspn(word[i], "abcdefghijklmnopqrstuvwxyz"), strlen(word[i]));
+	}
+	qsort(word, RK_N_WORD, sizeof *word, by_text);
+	for (int i = 1; i < RK_N_WORD; i++)
+		assert_string_not_equal(word[i - 1], word[i]);
+	for (int i = 0; i < RK_N_COMPOUND; i++)
+		rk_word_compound(i, word[i]);
+	qsort(word, RK_N_COMPOUND, sizeof *word, by_text);
+	for (int i = 1; i < RK_N_COMPOUND; i++)
+		assert_string_not_equal(word[i - 1], word[i]);
+	free(word);
+}
+
 /* "1 2 3 4. 5 6 ... 5000": words that say where they are, in sentences of four to nine. */
 static int put_haystack(void **state)
 {
@@ -617,7 +643,7 @@ int main(void)
 		cmocka_unit_test(test_needle_in_noise), cmocka_unit_test(test_needles_in_essays), cmocka_unit_test(test_needle_among_needles),
 		cmocka_unit_test(test_variable_tracking), cmocka_unit_test(test_common_words), cmocka_unit_test(test_frequent_words),
 		cmocka_unit_test(test_questions), cmocka_unit_test(test_same_example_again), cmocka_unit_test(test_bad_input),
-		cmocka_unit_test(test_scores), cmocka_unit_test(test_predictions),
+		cmocka_unit_test(test_scores), cmocka_unit_test(test_predictions), cmocka_unit_test(test_words_differ),
 	};
 	return cmocka_run_group_tests(tests, put_haystack, remove_dir);
 }
