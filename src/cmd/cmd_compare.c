@@ -93,7 +93,7 @@ static void print_lane(const rk_record *r, const struct opts *o, const rk_tokeni
 	}
 	if (lane == 0)
 		return;
-	int64_t at = rk_record_divergence(r, lane);
+	int64_t at = rk_record_divergence(&r->lane[0], &r->lane[lane]);
 	if (at < 0)
 		printf("(never leaves policy 1, over %zu tokens)\n", l->n_token);
 	else
@@ -114,7 +114,7 @@ static int print_scores(rk_record *r, const struct opts *o, int base, rk_err *e)
 	for (int i = 0; i < o->policy.n; i++) {
 		double read = rk_stats_bytes_per_step(&r->stats, i), same = rk_record_same_top1(r, i);
 		double share = 100 * read / rk_record_bytes_vanilla(r, i);
-		int64_t at = rk_record_divergence(r, i);
+		int64_t at = rk_record_divergence(&r->lane[0], &r->lane[i]);
 		rk_table_add(&t, o->policy.v[i]);
 		rk_table_add(&t, rk_num_count(b, (int64_t)r->lane[i].n_token));
 		rk_table_add(&t, i == 0 || at < 0 ? "never" : rk_num_count(b, at));
@@ -137,7 +137,7 @@ static int print_scores(rk_record *r, const struct opts *o, int base, rk_err *e)
 static json_t *lane_json(rk_record *r, const struct opts *o, int lane, int base)
 {
 	json_t *j = rk_record_lane_json(r, lane);
-	int64_t at = rk_record_divergence(r, lane);
+	int64_t at = rk_record_divergence(&r->lane[0], &r->lane[lane]);
 	json_object_set_new(j, "spec", json_string(o->policy.v[lane]));
 	json_object_set_new(j, "diverges_at", at < 0 ? json_null() : json_integer(at));
 	json_object_set_new(j, "ratio", rk_json_real(ratio(r, o, lane, base)));

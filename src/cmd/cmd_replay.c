@@ -44,7 +44,7 @@ struct show {
 	const rk_opt_list *files;
 	rk_trace *t[2];
 	rk_pair *pair;
-	rk_record r;
+	rk_record r[2];
 };
 
 /* ---- as text ---- */
@@ -66,42 +66,43 @@ static const char *choice_text(const rk_lane_record *l, size_t i, char *out, siz
 	return rk_quote(out, size, at + token->size <= l->text_len ? l->text + at : "", token->size);
 }
 
-static void print_divergence(const rk_record *r, int lane)
+static void print_divergence(const rk_lane_record *first, const rk_lane_record *l)
 {
 	char ours[120], theirs[120];
-	int64_t at = rk_record_divergence(r, lane);
+	int64_t at = rk_record_divergence(first, l);
 	if (at < 0)
-		printf("(never leaves 1, over %zu tokens)\n", r->lane[lane].n_token);
+		printf("(never leaves 1, over %zu tokens)\n", l->n_token);
 	else
-		printf("(leaves 1 at token %lld: %s instead of %s)\n", (long long)at,
-		       choice_text(&r->lane[lane], (size_t)at, ours, sizeof ours), choice_text(&r->lane[0], (size_t)at, theirs, sizeof theirs));
+		printf("(leaves 1 at token %lld: %s instead of %s)\n", (long long)at, choice_text(l, (size_t)at, ours, sizeof ours),
+		       choice_text(first, (size_t)at, theirs, sizeof theirs));
 }
 
-/* One lane's text goes out as it is read; several come one after the other, at the end. */
+/* One lane's text went out as it was read; several come one after the other, at the end. */
 static int print_lanes(const struct show *s, rk_err *e)
 {
-	int n_lane = rk_pair_n_lane(s->pair), n_first = rk_trace_head(s->t[0])->n_lane;
-	for (int i = 0; i < n_lane; i++) {
-		const rk_lane_record *l = &s->r.lane[i];
-		if (n_lane > 1) {
-			printf("--- %d: %s%s%s\n", i + 1, s->t[1] ? s->files->v[i >= n_first] : "", s->t[1] ? ": " : "", s->r.stats.lane[i].spec);
-			rk_out_text(l->text ? l->text : "", l->text_len);
+	for (int k = 0, n = 1; k < s->files->n; k++)
+		for (int i = 0; i < rk_trace_head(s->t[k])->n_lane; i++, n++) {
+			const rk_lane_record *l = &s->r[k].lane[i];
+			const char *file = s->t[1] ? s->files->v[k] : "", *spec = s->r[k].stats.lane[i].spec;
+			if (rk_pair_n_lane(s->pair) > 1) {
+				printf("--- %d: %s%s%s\n", n, file, s->t[1] ? ": " : "", spec);
+				rk_out_text(l->text ? l->text : "", l->text_len);
+			}
+			if (l->text_len && l->text[l->text_len - 1] != '\n')
+				putchar('\n');
+			if (s->t[1] && n > 1)
+				print_divergence(&s->r[0].lane[0], l);
 		}
-		if (l->text_len && l->text[l->text_len - 1] != '\n')
-			putchar('\n');
-		if (s->t[1] && i > 0)
-			print_divergence(&s->r, i);
-	}
 	return rk_out_flush(stdout, "standard output", e);
 }
 
-static int read_all(struct show *s, rk_err *e)
+static int read_all(struct show *s, int k, rk_err *e)
 {
 	rk_event ev;
 	const void *payload;
 	int rc;
-	while ((rc = rk_pair_next(s->pair, &ev, &payload, e)) > 0) {
-		if (rk_record_add(&s->r, &ev, payload, e))
+	while ((rc = rk_trace_next(s->t[k], &ev, &payload, e)) > 0) {
+		if (rk_record_add(&s->r[k], &ev, payload, e))
 			return -1;
 		if (ev.type == RK_EV_ERROR)
 			fprintf(stderr, "refreshkv: the recorded command failed: %.*s\n", (int)ev.size, (const char *)payload);
@@ -113,17 +114,21 @@ static int read_all(struct show *s, rk_err *e)
 
 static int show_as_text(struct show *s, rk_err *e)
 {
-	rk_record_init(&s->r);
-	int rc = read_all(s, e);
+	int rc = 0;
+	for (int k = 0; k < s->files->n && rc == 0; k++) {
+		rk_record_init(&s->r[k]);
+		rc = read_all(s, k, e);
+	}
 	if (rc == 0)
 		rc = print_lanes(s, e);
-	for (int i = 0; i < rk_pair_n_lane(s->pair) && rc == 0 && !s->o->quiet; i++)
-		rk_cmd_print_figures(&s->r, i);
-	for (int i = 0; i < s->files->n; i++)
-		rk_cmd_trace_remarks(s->t[i], s->files->v[i], i ? 0 : s->r.stats.lost);
+	for (int k = 0; k < s->files->n; k++) {
+		for (int i = 0; i < rk_trace_head(s->t[k])->n_lane && rc == 0 && !s->o->quiet; i++)
+			rk_cmd_print_figures(&s->r[k], i);
+		rk_cmd_trace_remarks(s->t[k], s->files->v[k], s->r[k].stats.lost);
+		rk_record_free(&s->r[k]);
+	}
 	if (s->t[1] && !rk_pair_same_prompt(s->pair))
 		fprintf(stderr, "refreshkv: these traces do not say what their prompts were: they may differ\n");
-	rk_record_free(&s->r);
 	return rc;
 }
 

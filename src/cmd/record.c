@@ -121,9 +121,8 @@ int32_t rk_record_own_choice(const rk_event *token)
 	return token->token.forced ? token->token.top_id[0] : token->token.id;
 }
 
-int64_t rk_record_divergence(const rk_record *r, int lane)
+int64_t rk_record_divergence(const rk_lane_record *a, const rk_lane_record *b)
 {
-	const rk_lane_record *a = &r->lane[0], *b = &r->lane[lane];
 	size_t n = a->n_token < b->n_token ? a->n_token : b->n_token;
 	for (size_t i = 0; i < n; i++)
 		if (rk_record_own_choice(&a->token[i]) != rk_record_own_choice(&b->token[i]))

@@ -1,7 +1,7 @@
 /* fuzz_trace.c: hostile traces, read to the end, sought in, summed up and exported in every format.
  *
  * The first byte chooses whether the rest is a whole file or follows a valid header, so that the events are reached.  What
- * was read once must be read again in the same way after a seek.
+ * was read once must be read again in the same way after a seek, and beside itself.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "trace/export.h"
+#include "trace/pair.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,6 +39,32 @@ static int read_all(rk_trace *t, rk_stats *s)
 			rk_stats_add(s, &ev, payload, &e);
 	}
 	return n;
+}
+
+/* The trace beside itself: lanes stay below their number, and the second reading is the first one. */
+static void look_beside(const char *path, rk_trace *t)
+{
+	const void *payload;
+	rk_trace *other;
+	rk_pair *p;
+	rk_event ev;
+	rk_err e;
+	int n[2] = { 0 };
+	if (rk_trace_open(&other, path, &e))
+		abort();
+	if (rk_pair_open(&p, t, other, &e) == 0) {
+		for (int i = 0; i < 2; i++) {
+			if (rk_pair_rewind(p, &e))
+				abort();
+			for (int rc, bad = 0; (rc = rk_pair_next(p, &ev, &payload, &e)) && bad < 1000; bad += rc < 0, n[i] += rc > 0)
+				if (rc > 0 && ev.lane >= rk_pair_n_lane(p))
+					abort();
+		}
+		if (n[0] != n[1])
+			abort();
+		rk_pair_close(p);
+	}
+	rk_trace_close(other);
 }
 
 static void look_at(rk_trace *t)
@@ -78,6 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	if (rk_trace_open(&t, path, &e) == 0) {
 		look_at(t);
+		look_beside(path, t);
 		rk_trace_close(t);
 	} else if (!e.msg[0]) {
 		abort();
