@@ -117,9 +117,10 @@ static int print_scores(const rk_records *r, FILE *f, rk_err *e)
 	}
 	if (print(&t, f, e))
 		return -1;
+	const char *question = json_string_value(json_object_get(r->header, "question"));
 	fprintf(f, "score: mean in percent; ratio: to vanilla's; garbled: replies that are empty or go round in a loop;\n"
 	        "ms/token: median, the work that lanes share and this lane's own attention.  Policies selected %s the question in view.\n",
-	        !strcmp(json_string_value(json_object_get(r->header, "question")), "after") ? "without" : "with");
+	        question && !strcmp(question, "after") ? "without" : "with");
 	return 0;
 }
 
@@ -159,11 +160,10 @@ static int draw(const rk_records *r, FILE *f, bool svg, rk_err *e)
 
 	if (rc == 0 && svg)
 		rk_chart_svg(c, n, f);
-	for (int i = 0; i < n; i++) {
-		if (rc == 0 && !svg)
-			rk_chart_print(&c[i], f);
+	else if (rc == 0)
+		rk_chart_print(c, n, f);
+	for (int i = 0; i < n; i++)
 		rk_chart_free(&c[i]);
-	}
 	free(c);
 	return rc;
 }

@@ -8,8 +8,10 @@
 #include "base/embedded.h"
 #include "trace/svg.h"
 
-#define COLS 64		/* of a plot on the terminal */
+#define PAGE 100	/* columns of the terminal */
+#define COLS 64		/* of a plot there */
 #define LINES 16
+#define HEAT_LABEL 8
 #define WIDTH 760	/* of the SVG */
 #define LEFT 64
 #define RIGHT 150	/* labels of lines and points reach into it */
@@ -17,6 +19,7 @@
 #define PLOT 240
 #define CELL 44		/* of a heat-map */
 #define BELOW 48
+#define MAX_LABEL 64	/* lines that are labelled: as many as policies fit into a run */
 #define N_COLOUR 8	/* classes lane0 to lane7 */
 
 int rk_chart_init(rk_chart *c, enum rk_chart_kind kind, int n_row, int n_col, rk_err *e)
@@ -132,32 +135,64 @@ static void print_plot(const rk_chart *c, FILE *f)
 }
 
 /* Five shades: 0, below a third, below two thirds, below 1, and 1. */
-static void print_heat(const rk_chart *c, FILE *f)
+static const char *shade(double v)
 {
-	fprintf(f, "%s\n%10s", c->title, c->y_name);
-	for (int k = 0; k < c->n_col; k++)
-		fprintf(f, " %6.0f", c->x[k]);
-	fprintf(f, "  %s\n", c->x_name);
-	for (int i = 0; i < c->n_row; i++) {
-		fprintf(f, "%10s", label_of(c, i));
-		for (int k = 0; k < c->n_col; k++) {
-			double v = c->y[i * c->n_col + k];
-			const char *s = isnan(v) ? " " : v <= 0 ? "·" : v < 1.0 / 3 ? "░" : v < 2.0 / 3 ? "▒" : v < 1 ? "▓" : "█";
-			fputc(' ', f);
-			for (int j = 0; j < 6; j++)
-				fputs(s, f);
+	return isnan(v) ? " " : v <= 0 ? "·" : v < 1.0 / 3 ? "░" : v < 2.0 / 3 ? "▒" : v < 1 ? "▓" : "█";
+}
+
+static int heat_width(const rk_chart *c)
+{
+	int title = (int)strlen(c->title), cells = 7 * c->n_col;
+
+	return (title > cells ? title : cells) + 3;
+}
+
+/* n heat-maps of the same rows beside each other. */
+static void print_heats(const rk_chart *c, int n, FILE *f)
+{
+	fprintf(f, "%*s", HEAT_LABEL, "");
+	for (int i = 0; i < n; i++)
+		fprintf(f, "%-*s", heat_width(&c[i]), c[i].title);
+	fprintf(f, "\n%-*s", HEAT_LABEL, c->y_name);
+	for (int i = 0; i < n; i++) {
+		for (int k = 0; k < c[i].n_col; k++)
+			fprintf(f, "%-7.0f", c[i].x[k]);
+		fprintf(f, "%*s", heat_width(&c[i]) - 7 * c[i].n_col, "");
+	}
+	fprintf(f, "%s\n", c->x_name);
+	for (int row = 0; row < c->n_row; row++) {
+		fprintf(f, "%-*s", HEAT_LABEL, label_of(c, row));
+		for (int i = 0; i < n; i++) {
+			for (int k = 0; k < 7 * c[i].n_col; k++)
+				fputs(k % 7 < 6 ? shade(c[i].y[row * c[i].n_col + k / 7]) : " ", f);
+			if (i + 1 < n)
+				fprintf(f, "%*s", heat_width(&c[i]) - 7 * c[i].n_col, "");
 		}
 		fputc('\n', f);
 	}
 }
 
-void rk_chart_print(const rk_chart *c, FILE *f)
+/* How many of c[0..n) are heat-maps of one axis that go beside each other. */
+static int beside(const rk_chart *c, int n)
 {
-	if (c->kind == RK_CHART_HEAT)
-		print_heat(c, f);
-	else
-		print_plot(c, f);
-	fputc('\n', f);
+	int width = HEAT_LABEL, m = 0;
+
+	while (m < n && c[m].kind == RK_CHART_HEAT && c[m].n_row == c->n_row && (m == 0 || width + heat_width(&c[m]) <= PAGE))
+		width += heat_width(&c[m++]);
+	return m;
+}
+
+void rk_chart_print(const rk_chart *c, int n, FILE *f)
+{
+	for (int i = 0; i < n;) {
+		int m = beside(c + i, n - i);
+		if (m)
+			print_heats(c + i, m, f);
+		else
+			print_plot(c + i, f);
+		i += m ? m : 1;
+		fputc('\n', f);
+	}
 }
 
 /* ---- SVG ---- */
@@ -194,13 +229,13 @@ static void axes(const rk_chart *c, const struct frame *p, FILE *f)
 	char s[32];
 	double step = tick(p->x, 8), bottom = p->top + PLOT;
 
-	for (double v = ceil(p->x.lo / step) * step; v <= p->x.hi; v += step) {
+	for (double v = ceil(p->x.lo / step) * step + 0.0; v <= p->x.hi; v += step) {
 		fprintf(f, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", to_x(p, v), p->top, bottom);
 		snprintf(s, sizeof s, "%.*f", decimals(step), v);
 		text(f, to_x(p, v), bottom + 15, "tick", "middle", s);
 	}
 	step = tick(p->y, 6);
-	for (double v = ceil(p->y.lo / step) * step; v <= p->y.hi; v += step) {
+	for (double v = ceil(p->y.lo / step) * step + 0.0; v <= p->y.hi; v += step) {
 		fprintf(f, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>", LEFT, to_y(p, v), WIDTH - RIGHT);
 		snprintf(s, sizeof s, "%.*f", decimals(step), v);
 		text(f, LEFT - 6, to_y(p, v) + 3.5, "tick", "end", s);
@@ -209,42 +244,86 @@ static void axes(const rk_chart *c, const struct frame *p, FILE *f)
 	text(f, LEFT, p->top - 6, "note", "start", c->y_name);
 }
 
+/* Labels at the ends of lines, pushed down where they would cover each other. */
+static void end_labels(const rk_chart *c, const struct frame *p, FILE *f)
+{
+	bool done[MAX_LABEL] = { false };
+	double free_from = -INFINITY;
+
+	for (int n = 0; n < c->n_row && n < MAX_LABEL; n++) {
+		double best = INFINITY;
+		int row = -1;
+		for (int i = 0; i < c->n_row && i < MAX_LABEL; i++) {
+			double y = c->y[(size_t)(i + 1) * (size_t)c->n_col - 1];
+			if (!done[i] && isfinite(y) && to_y(p, y) < best) {
+				best = to_y(p, y);
+				row = i;
+			}
+		}
+		if (row < 0)
+			return;
+		done[row] = true;
+		double at = fmax(best, free_from);
+		free_from = at + 11;
+		fprintf(f, "<path class=\"curve lane%d\" d=\"M%d %.1fh10\"/>", row % N_COLOUR, WIDTH - RIGHT + 6, at);
+		text(f, WIDTH - RIGHT + 20, at + 3.5, "tick", "start", label_of(c, row));
+	}
+}
+
+static void svg_lines(const rk_chart *c, const struct frame *p, FILE *f)
+{
+	for (int i = 0; i < c->n_row; i++) {
+		bool pen = false;
+		fprintf(f, "<path class=\"curve lane%d\" d=\"", i % N_COLOUR);
+		for (size_t k = (size_t)i * (size_t)c->n_col; k < (size_t)(i + 1) * (size_t)c->n_col; k++) {
+			if (!isfinite(c->x[k]) || !isfinite(c->y[k]))
+				continue;
+			fprintf(f, "%s%.1f %.1f", pen ? "L" : "M", to_x(p, c->x[k]), to_y(p, c->y[k]));
+			pen = true;
+		}
+		fputs("\"/>\n", f);
+	}
+	end_labels(c, p, f);
+}
+
+static void svg_points(const rk_chart *c, const struct frame *p, FILE *f)
+{
+	for (int i = 0; i < c->n_row; i++) {
+		if (!isfinite(c->x[i]) || !isfinite(c->y[i]))
+			continue;
+		fprintf(f, "<circle class=\"curve lane%d\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/>", i % N_COLOUR, to_x(p, c->x[i]), to_y(p, c->y[i]));
+		text(f, to_x(p, c->x[i]) + 8, to_y(p, c->y[i]) + 3.5, "tick", "start", label_of(c, i));
+	}
+}
+
 static void svg_plot(const rk_chart *c, double top, FILE *f)
 {
 	int n = c->n_row * c->n_col;
 	struct frame p = { top, span_of(c->x, n), span_of(c->y, n) };
 
 	axes(c, &p, f);
-	for (int i = 0; i < c->n_row; i++) {
-		const double *x = c->x + (size_t)i * (size_t)c->n_col, *y = c->y + (size_t)i * (size_t)c->n_col;
-		int last = -1;
-		if (c->n_col > 1)
-			fprintf(f, "<path class=\"curve lane%d\" d=\"", i % N_COLOUR);
-		for (int k = 0; k < c->n_col; k++) {
-			if (!isfinite(x[k]) || !isfinite(y[k]))
-				continue;
-			if (c->n_col > 1)
-				fprintf(f, "%s%.1f %.1f", last < 0 ? "M" : "L", to_x(&p, x[k]), to_y(&p, y[k]));
-			else
-				fprintf(f, "<circle class=\"curve lane%d\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/>", i % N_COLOUR, to_x(&p, x[k]), to_y(&p, y[k]));
-			last = k;
-		}
-		if (c->n_col > 1)
-			fputs("\"/>", f);
-		if (last >= 0)
-			text(f, to_x(&p, x[last]) + 8, to_y(&p, y[last]) + 3.5, "tick", "start", label_of(c, i));
-	}
+	if (c->kind == RK_CHART_LINES)
+		svg_lines(c, &p, f);
+	else
+		svg_points(c, &p, f);
 }
 
-static void svg_heat(const rk_chart *c, double top, FILE *f)
+static double heat_span(const rk_chart *c)
+{
+	double title = 6.5 * (double)strlen(c->title), cells = c->n_col * CELL;
+
+	return LEFT + (title > cells ? title : cells) + 16;
+}
+
+static void svg_heat(const rk_chart *c, double left, double top, FILE *f)
 {
 	char s[32];
 
 	for (int i = 0; i < c->n_row; i++) {
 		double y = top + i * CELL / 2.0;
-		text(f, LEFT - 6, y + CELL / 4.0 + 3.5, "tick", "end", label_of(c, i));
+		text(f, left - 6, y + CELL / 4.0 + 3.5, "tick", "end", label_of(c, i));
 		for (int k = 0; k < c->n_col; k++) {
-			double v = c->y[i * c->n_col + k], x = LEFT + k * CELL;
+			double v = c->y[i * c->n_col + k], x = left + k * CELL;
 			fprintf(f, "<rect class=\"partial\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\"/>", x, y, CELL - 1, CELL / 2 - 1);
 			if (isnan(v))
 				continue;
@@ -254,29 +333,47 @@ static void svg_heat(const rk_chart *c, double top, FILE *f)
 	}
 	for (int k = 0; k < c->n_col; k++) {
 		snprintf(s, sizeof s, "%.0f", c->x[k]);
-		text(f, LEFT + (k + 0.5) * CELL, top + c->n_row * CELL / 2.0 + 14, "tick", "middle", s);
+		text(f, left + (k + 0.5) * CELL, top + c->n_row * CELL / 2.0 + 14, "tick", "middle", s);
 	}
-	text(f, LEFT + c->n_col * CELL + 8, top + c->n_row * CELL / 2.0 + 14, "note", "start", c->x_name);
-	text(f, LEFT - 6, top - 6, "note", "end", c->y_name);
+	text(f, left, top + c->n_row * CELL / 2.0 + 30, "note", "start", c->x_name);
+	text(f, left - 6, top - 6, "note", "end", c->y_name);
+}
+
+/* Charts one below the other, heat-maps beside each other as far as the page goes.  f NULL: only how high it all is. */
+static double lay_out(const rk_chart *c, int n, FILE *f)
+{
+	double x = 0, top = 0, line = 0;	/* line: height of the row of heat-maps that is being filled */
+
+	for (int i = 0; i < n; i++) {
+		bool heat = c[i].kind == RK_CHART_HEAT;
+		if (line > 0 && (!heat || x + heat_span(&c[i]) > WIDTH)) {
+			top += line;
+			x = line = 0;
+		}
+		if (f)
+			text(f, x + LEFT, top + 16, "title", "start", c[i].title);
+		if (f && heat)
+			svg_heat(&c[i], x + LEFT, top + TOP, f);
+		else if (f)
+			svg_plot(&c[i], top + TOP, f);
+		if (heat) {
+			x += heat_span(&c[i]);
+			line = fmax(line, height(&c[i]));
+		} else {
+			top += height(&c[i]);
+		}
+	}
+	return top + line;
 }
 
 void rk_chart_svg(const rk_chart *c, int n, FILE *f)
 {
 	const rk_embedded *style = rk_embedded_find("src/trace/report.css");
-	double total = 0, top = 0;
+	double total = lay_out(c, n, NULL);
 
-	for (int i = 0; i < n; i++)
-		total += height(&c[i]);
 	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\"><style>%.*s</style>"
 	        "<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n", WIDTH, total, WIDTH, total, style ? (int)style->len : 0,
 	        style ? style->data : "", WIDTH, total);
-	for (int i = 0; i < n; i++) {
-		text(f, LEFT, top + 16, "title", "start", c[i].title);
-		if (c[i].kind == RK_CHART_HEAT)
-			svg_heat(&c[i], top + TOP, f);
-		else
-			svg_plot(&c[i], top + TOP, f);
-		top += height(&c[i]);
-	}
+	lay_out(c, n, f);
 	fputs("</svg>\n", f);
 }

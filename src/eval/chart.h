@@ -25,8 +25,8 @@ int rk_chart_init(rk_chart *c, enum rk_chart_kind kind, int n_row, int n_col, rk
 void rk_chart_free(rk_chart *c);
 int rk_chart_label(rk_chart *c, int row, const char *label, rk_err *e);
 
-void rk_chart_print(const rk_chart *c, FILE *f);
-/* n charts, one below the other, as an SVG file of its own. */
+/* n charts one below the other, heat-maps beside each other: on a terminal of 100 columns, or as an SVG file of its own. */
+void rk_chart_print(const rk_chart *c, int n, FILE *f);
 void rk_chart_svg(const rk_chart *c, int n, FILE *f);
 
 #endif

@@ -88,7 +88,7 @@ static void block_ratios(const rk_records *r, const char *spec, double *y, int n
 
 static int over_position(const rk_records *r, rk_chart *c, rk_err *e)
 {
-	int eval = (int)json_integer_value(json_object_get(r->header, "eval"));
+	int eval = (int)json_integer_value(json_object_get(r->header, "eval"));	/* > 0 */
 	int n_block = eval < MAX_BLOCK ? eval : eval < 8 * MAX_BLOCK ? MAX_BLOCK / 2 : MAX_BLOCK;
 
 	if (rk_chart_init(c, RK_CHART_LINES, rk_records_count(r, "policies"), n_block, e))
@@ -139,7 +139,7 @@ int rk_eval_pictures(const rk_records *r, rk_chart **charts, int *n, rk_err *e)
 	for (int i = 0; i < n_heat; i++)
 		if (heat_map(r, &(*charts)[(*n)++], rk_records_text(r, "tasks", (size_t)(i / n_policy)), (size_t)(i % n_policy), e))
 			return -1;
-	if (rk_records_suite_is(r, "ppl") && over_position(r, &(*charts)[(*n)++], e))
+	if (rk_records_suite_is(r, "ppl") && json_integer_value(json_object_get(r->header, "eval")) > 0 && over_position(r, &(*charts)[(*n)++], e))
 		return -1;
 	for (int ms = 0; ms < 2 && n_policy > 2; ms++)
 		if (trade_off(r, &(*charts)[(*n)++], ms, e))

@@ -51,7 +51,7 @@ static void add(struct sums *s, const json_t *rec, const json_t *reply, size_t a
 	json_array_foreach(nll, i, v)
 		s->nll += json_number_value(v);
 	s->n_token += (int)json_array_size(nll);
-	if (isfinite(kl)) {
+	if (isfinite(kl) && isfinite(tokens)) {
 		s->kl += kl * tokens;
 		s->same += number(reply, "same_top1") * tokens;
 		s->n_kl += (int)tokens;

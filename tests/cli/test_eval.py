@@ -136,11 +136,17 @@ def test_mpi_environment(refreshkv, small, tmp_path):
     assert header["shard"] == [2, 3] and [(r["length"], r["index"]) for r in recs] == [(600, 1), (900, 1)]
 
 
-def test_question_after(refreshkv, small, tmp_path):
-    path = tmp_path / "r.jsonl"
-    needle(refreshkv, small, "--json", path, "--question", "after", "--policy", "snapkv", "-n", "1")
-    _, recs = records(path)
-    assert all(0 < r["tokens_after"] < 100 < r["prompt_tokens"] for r in recs)
+@pytest.mark.parametrize("template", ["chatml", "llama3", "raw"])
+def test_question_after(refreshkv, small, tmp_path, template):
+    """What comes after the selection is the question and what the template puts behind it; vanilla does not mind."""
+    args = ["--chat-template", template, "--policy", "snapkv", "-n", "1", "--json"]
+    needle(refreshkv, small, *args, tmp_path / "inside.jsonl")
+    needle(refreshkv, small, *args, tmp_path / "after.jsonl", "--question", "after")
+    inside, after = (records(tmp_path / f"{mode}.jsonl")[1] for mode in ("inside", "after"))
+    for i, a in zip(inside, after, strict=True):
+        assert 15 < a["tokens_after"] < 100 < a["prompt_tokens"] and i["tokens_after"] == 0
+        assert i["prompt_sha256"] == a["prompt_sha256"] and i["prompt_tokens"] == a["prompt_tokens"]
+        assert i["policies"][0]["reply"] == a["policies"][0]["reply"]
 
 
 def test_groups_and_sweep(refreshkv, small, tmp_path):
@@ -231,6 +237,18 @@ def test_other_parameters_are_refused(refreshkv, small, whole):
     lines = whole[0].read_text().splitlines(keepends=True)
     bad.write_text("".join(lines[:2] + ["{not json}\n"] + lines[3:]))
     assert "bad.jsonl:3" in one_line(refreshkv(*NEEDLE, "-m", small, "--json", bad), 1)
+
+
+@pytest.mark.parametrize("suite", ["ppl", "needle", "ruler", 5])
+def test_strange_results_file(refreshkv, suite, tmp_path):
+    """A file that says it is one, and lacks everything: nothing is known, nothing breaks."""
+    path = tmp_path / "r.jsonl"
+    header = {"refreshkv_eval": 1, "suite": suite, "policies": ["a", 7, "b"], "names": [], "tasks": ["t"], "lengths": ["x"], "baseline": -4}
+    rec = {"group": 0, "task": "t", "length": 1, "index": 0}
+    lines = [header, rec, {**rec, "index": 1, "policies": [{"policy": "a", "kl": 1, "nll": [None, 2]}, 3], "timing": 4, "data": {"depth": "deep"}}]
+    path.write_text("".join(json.dumps(x) + "\n" for x in lines))
+    out = refreshkv.ok("eval", "merge", "-", path, "--csv", tmp_path / "r.csv", "--svg", tmp_path / "r.svg").stdout
+    assert b"n/a" in out and b"nan" not in out
 
 
 @pytest.mark.slow
