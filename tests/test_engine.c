@@ -601,6 +601,43 @@ static void check_policy_changes(void **state)
 	rk_engine_close(g);
 }
 
+/* Lanes that come and go: what is then asked is answered as by an engine that was opened with them. */
+static void check_lanes(void **state)
+{
+	(void)state;
+	option one = { .lanes = { "refreshkv:k=8" }, .shadow = true }, two = { .lanes = { "refreshkv:k=8", "streamingllm:k=8" }, .shadow = true };
+	rk_engine *g = open_engine(&two);
+	rk_event ev;
+	const void *payload;
+	ask(g, &other, question, 12, RK_FOLLOW_NONE);
+	rk_engine_close(g);
+
+	g = open_engine(&one);
+	assert_int_equal(rk_engine_drop_lane(g, 0, NULL), 0);	/* the only one stays */
+	assert_int_equal(rk_event_next(rk_engine_events(g), &ev, &payload, -1), 1);
+	assert_int_equal(ev.type, RK_EV_ERROR);
+	assert_int_equal(rk_engine_add_lane(g, "nonsense", NULL), -1);
+	ask(g, &rec, question, 12, RK_FOLLOW_NONE);
+	assert_int_equal(rk_engine_add_lane(g, "streamingllm:k=8", NULL), 0);
+	ask(g, &rec, question, 12, RK_FOLLOW_NONE);
+	assert_int_equal(rec.stats.n_lane, 2);
+	same_reply(&rec, 0, &other, 0);
+	same_reply(&rec, 1, &other, 1);
+	assert_int_equal(rk_engine_drop_lane(g, 0, NULL), 0);
+	ask(g, &rec, question, 12, RK_FOLLOW_NONE);
+	assert_int_equal(rec.stats.n_lane, 1);
+	same_reply(&rec, 0, &other, 1);
+	for (int i = 1; i < RK_MAX_LANE; i++)
+		assert_int_equal(rk_engine_add_lane(g, "vanilla", NULL), 0);
+	assert_int_equal(rk_engine_add_lane(g, "vanilla", NULL), 0);	/* one too many */
+	assert_int_equal(rk_event_next(rk_engine_events(g), &ev, &payload, -1), 1);
+	assert_int_equal(ev.type, RK_EV_ERROR);
+	assert_int_equal(rk_engine_drop_lane(g, RK_MAX_LANE, NULL), 0);
+	assert_int_equal(rk_event_next(rk_engine_events(g), &ev, &payload, -1), 1);
+	assert_int_equal(ev.type, RK_EV_ERROR);
+	rk_engine_close(g);
+}
+
 static void check_errors(void **state)
 {
 	(void)state;
@@ -824,7 +861,7 @@ int main(void)
 		cmocka_unit_test(check_follow_text),
 		cmocka_unit_test(check_shadow),
 		cmocka_unit_test(check_policy_changes),
-		cmocka_unit_test(check_errors),
+		cmocka_unit_test(check_lanes), cmocka_unit_test(check_errors),
 		cmocka_unit_test(check_bad_engines),
 		cmocka_unit_test(check_queue),
 		cmocka_unit_test(check_pause),

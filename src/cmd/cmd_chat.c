@@ -12,6 +12,7 @@
 #include "cmd/live.h"
 #include "cmd/out.h"
 #include "cmd/screen_opts.h"
+#include "tui/pane.h"
 #include "trace/digest.h"
 
 struct opts {
@@ -64,7 +65,6 @@ const rk_opt_cmd rk_cmd_demo_opt = {
 	.doc = "A demonstration on the screen: the handbook, a prepared question, and what the cache does; no typing needed.",
 };
 
-#define MAX_SHOWN 4	/* columns of the compare view */
 #define DEMO_QUESTION "Why does StreamingLLM keep the first four tokens?"
 #define DEMO_POLICY "refreshkv:qc=1"	/* the default's qc=5 is blind for four steps of five, which costs much with a text that quotes */
 #define DEMO_PACE 12			/* tokens per second: slow enough to watch */
@@ -124,8 +124,8 @@ static int read_settings(struct session *s, rk_err *e)
 		return -1;
 	if (o->policy.n == 0)
 		o->policy.v[o->policy.n++] = s->demo ? DEMO_POLICY : set->policy[0] ? set->policy : "refreshkv";
-	if (o->policy.n > MAX_SHOWN)
-		return rk_fail(e, RK_EUSAGE, "--policy: %d policies, the screen shows up to %d side by side", o->policy.n, MAX_SHOWN);
+	if (o->policy.n > RK_LANES_SHOWN)
+		return rk_fail(e, RK_EUSAGE, "--policy: %d policies, the screen shows up to %d side by side", o->policy.n, RK_LANES_SHOWN);
 	return 0;
 }
 

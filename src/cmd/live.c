@@ -127,6 +127,8 @@ static int next(void *ctx, rk_event *ev, const void **payload)
 		l->asked = false;
 	if (ev->type == RK_EV_TOKEN)
 		l->replied = true;
+	if (ev->type == RK_EV_START)
+		l->relaid = false;
 	return 1;
 }
 
@@ -138,10 +140,41 @@ static int reset(void *ctx, rk_err *e)
 	return rk_engine_reset(l->g, e);
 }
 
+/* A trace says at its start how many lanes it has. */
+static int lanes_may_change(const rk_live *l, rk_err *e)
+{
+	return !l->feed.recording ? 0 :
+	       rk_fail(e, RK_EUSAGE, "recording to %s, which has the lanes it has; `:record stop` ends it", l->feed.recording);
+}
+
+static int add_lane(void *ctx, const char *spec, rk_err *e)
+{
+	rk_live *l = ctx;
+
+	if (lanes_may_change(l, e) || rk_engine_add_lane(l->g, spec, e))
+		return -1;
+	l->asked = l->replied = false;
+	l->relaid = true;
+	return 0;
+}
+
+static int drop_lane(void *ctx, int lane, rk_err *e)
+{
+	rk_live *l = ctx;
+
+	if (lanes_may_change(l, e) || rk_engine_drop_lane(l->g, lane, e))
+		return -1;
+	l->asked = l->replied = false;
+	l->relaid = true;
+	return 0;
+}
+
 static int record(void *ctx, const char *path, bool force, int *after, rk_err *e)
 {
 	rk_live *l = ctx;
 
+	if (l->relaid)
+		return rk_fail(e, RK_EFAIL, "the session has other lanes now and has not started with them yet");
 	if (rk_tape_begin(&l->tape, path, force, after, e))
 		return -1;
 	snprintf(l->trace_path, sizeof l->trace_path, "%s", path);
@@ -189,7 +222,7 @@ void rk_live_init(rk_live *l, const char *document_name, double bandwidth, const
 	rk_tape_init(&l->tape);
 	l->feed = (rk_feed){
 		.ctx = l, .fd = rk_event_fd(rk_engine_events(l->g)), .next = next, .ask = ask, .ask_again = ask_again, .reset = reset,
-		.set_policy = set_policy, .stop = stop, .pause = hold, .single_step = single_step, .pace = pace, .token_text = token_text,
+		.set_policy = set_policy, .add_lane = add_lane, .drop_lane = drop_lane, .stop = stop, .pause = hold, .single_step = single_step, .pace = pace, .token_text = token_text,
 		.record = record, .stop_recording = stop_recording, .recording = trace_path,
 		.info = { .n_ctx = rk_engine_n_ctx(l->g), .weight_bytes = (double)m->weight_bytes, .bandwidth = bandwidth },
 	};

@@ -20,6 +20,7 @@ typedef struct rk_live {
 	const char *forced;	/* the text that the first reply is forced to follow; NULL: none */
 	bool asked;		/* the first question is out */
 	bool replied;		/* and the session holds it */
+	bool relaid;		/* lanes have come or gone, and the session has not started with them yet */
 	bool untold;		/* recording has stopped, for the reason in `why` */
 	rk_err why;
 	rk_feed feed;

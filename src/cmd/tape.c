@@ -73,6 +73,8 @@ int rk_tape_begin(rk_tape *t, const char *path, bool force, int *after, rk_err *
 
 	rk_trace_header_fill(&h, t->g, t->cfg, t->command, t->follow);
 	snprintf(h.document_sha256, sizeof h.document_sha256, "%s", t->document_sha256);
+	if (t->start.type == RK_EV_START)
+		h.n_lane = t->start.start.n_lane;	/* lanes may have come or gone since the engine was opened */
 	for (int i = 0; t->start.type == RK_EV_START && i < h.n_lane; i++)
 		memcpy(h.policy[i], t->spec[i], RK_SPEC_MAX);
 	h.after = *after = t->n_token;

@@ -19,7 +19,7 @@
 #define RING_EVENTS 16384
 #define RING_BYTES (8u << 20)
 
-enum cmd_kind { CMD_ASK, CMD_ASK_IDS, CMD_RESET, CMD_POLICY, CMD_QUIT };
+enum cmd_kind { CMD_ASK, CMD_ASK_IDS, CMD_RESET, CMD_POLICY, CMD_ADD_LANE, CMD_DROP_LANE, CMD_QUIT };
 
 struct cmd {
 	enum cmd_kind kind;
@@ -28,7 +28,7 @@ struct cmd {
 	int32_t *ids, *forced;		/* CMD_ASK_IDS; owned */
 	int n, n_after, n_forced, max_new;	/* n_after: how many of ids come as a further turn */
 	enum rk_follow follow;
-	int lane;			/* CMD_POLICY */
+	int lane;			/* CMD_POLICY, CMD_DROP_LANE */
 	char spec[RK_SPEC_MAX];
 };
 
@@ -304,6 +304,40 @@ static int further_turn(rk_engine *g, const struct cmd *c, rk_err *e)
 	return rc;
 }
 
+/* Session and reply anew with other lanes, or as they were. */
+static int change_lanes(rk_engine *g, const struct cmd *c, rk_err *e)
+{
+	rk_session_cfg sc = g->session.cfg;
+	rk_session s;
+	rk_reply r;
+
+	if (c->kind == CMD_ADD_LANE) {
+		if (sc.n_lane == RK_MAX_LANE)
+			return rk_fail(e, RK_EUSAGE, "%d lanes: there cannot be more", RK_MAX_LANE);
+		if (rk_policy_parse(&sc.lane[sc.n_lane++], c->spec, e))
+			return -1;
+	} else {
+		if (c->lane < 0 || c->lane >= sc.n_lane || sc.n_lane == 1)
+			return rk_fail(e, RK_EUSAGE, "lane %d of %d cannot be dropped", c->lane + 1, sc.n_lane);
+		memmove(sc.lane + c->lane, sc.lane + c->lane + 1, (size_t)(--sc.n_lane - c->lane) * sizeof *sc.lane);
+	}
+	if (rk_session_init(&s, g->model, g->backend, &sc, e)) {
+		rk_session_free(&s);
+		return -1;
+	}
+	if (rk_reply_init(&r, &s, g->tok, g->events, &g->sampling, e)) {
+		rk_reply_free(&r);
+		rk_session_free(&s);
+		return -1;
+	}
+	rk_reply_free(&g->reply);
+	rk_session_free(&g->session);
+	g->session = s;
+	g->reply = r;
+	g->reply.s = &g->session;
+	return 0;
+}
+
 static void carry_out(rk_engine *g, const struct cmd *c)
 {
 	rk_event idle = { .type = RK_EV_IDLE, .lane = -1 };
@@ -322,13 +356,18 @@ static void carry_out(rk_engine *g, const struct cmd *c)
 		rk_session_clear(&g->session);
 		rk_reply_forget(&g->reply);
 		break;
+	case CMD_ADD_LANE:
+	case CMD_DROP_LANE:
+		if (change_lanes(g, c, &e))
+			emit_error(g, -1, &e);
+		return;
 	case CMD_POLICY:
 		change_policy(g, c);
 		return;
 	case CMD_QUIT:
 		return;
 	}
-	if (c->kind != CMD_RESET) {
+	if (c->kind == CMD_ASK || c->kind == CMD_ASK_IDS) {
 		if (rc == 0)
 			rc = run_reply(g, c, &e);
 		else if (rc > 0)
@@ -524,6 +563,22 @@ int rk_engine_set_policy(rk_engine *g, int lane, const char *spec, rk_err *e)
 		return rk_fail(e, RK_EUSAGE, "policy: longer than %zu characters", sizeof c.spec - 1);
 	strcpy(c.spec, spec);
 	return enqueue(g, &c, e);
+}
+
+int rk_engine_add_lane(rk_engine *g, const char *spec, rk_err *e)
+{
+	struct cmd c = { .kind = CMD_ADD_LANE };
+	rk_policy p;
+
+	if (rk_policy_parse(&p, spec, e))
+		return -1;
+	rk_policy_spec(&p, c.spec);
+	return enqueue(g, &c, e);
+}
+
+int rk_engine_drop_lane(rk_engine *g, int lane, rk_err *e)
+{
+	return enqueue(g, &(struct cmd){ .kind = CMD_DROP_LANE, .lane = lane }, e);
 }
 
 void rk_engine_pause(rk_engine *g, bool paused)

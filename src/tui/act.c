@@ -150,6 +150,51 @@ void rk_ui_set_policy(rk_ui *ui, const char *spec)
 		rk_ui_complain(ui, "%s", e.msg);
 }
 
+static bool lanes_may_change(rk_ui *ui)
+{
+	if (!ui->feed->add_lane)
+		rk_ui_complain(ui, "a recording has the lanes it has");
+	else if (busy(ui))
+		rk_ui_complain(ui, "a reply is running; Esc stops it");
+	else if (rk_view_last(&ui->view, RK_ITEM_USER) < 0)
+		rk_ui_complain(ui, "ask first, or start with several --policy options");
+	else
+		return true;
+	return false;
+}
+
+void rk_ui_add_lane(rk_ui *ui, const char *spec)
+{
+	rk_err e;
+
+	if (!lanes_may_change(ui))
+		return;
+	if (ui->view.n_lane >= RK_LANES_SHOWN) {
+		rk_ui_complain(ui, "%d lanes are side by side already; `:lane drop N` makes room", RK_LANES_SHOWN);
+	} else if (ui->feed->add_lane(ui->feed->ctx, spec, &e)) {
+		rk_ui_complain(ui, "%s", e.msg);
+	} else {
+		rk_ui_regenerate(ui, false);
+		rk_ui_say(ui, "a lane more: the prompt is read again, for all of them");
+	}
+}
+
+void rk_ui_drop_lane(rk_ui *ui, int lane)
+{
+	rk_err e;
+
+	if (!lanes_may_change(ui))
+		return;
+	if (lane < 0 || lane >= ui->view.n_lane || ui->view.n_lane < 2) {
+		rk_ui_complain(ui, ui->view.n_lane < 2 ? "there is one lane only" : "lane drop N: 1 to %d", ui->view.n_lane);
+	} else if (ui->feed->drop_lane(ui->feed->ctx, lane, &e)) {
+		rk_ui_complain(ui, "%s", e.msg);
+	} else {
+		rk_ui_regenerate(ui, false);
+		rk_ui_say(ui, "a lane less: the prompt is read again");
+	}
+}
+
 /* ---- search ---- */
 
 static bool same_letters(const char *a, const char *b, size_t n)
@@ -468,7 +513,7 @@ static void act_look(rk_ui *ui, enum rk_action a)
 		if (ui->view.n_lane > 1)
 			ui->compare = !ui->compare;
 		else
-			rk_ui_complain(ui, "one lane only: start with several --policy options to compare");
+			rk_ui_complain(ui, "one lane only: `:lane add SPEC` puts another beside it");
 		break;
 	case RK_ACT_LANE:
 		if (ui->view.n_lane > 1)

@@ -110,8 +110,8 @@ void rk_ui_drain(rk_ui *ui)
 		ui->dirty = true;
 		if (ui->lane >= ui->view.n_lane)
 			ui->lane = 0;
-		if (ev.type == RK_EV_START && ui->view.n_lane > 1 && ui->view.stats.n_prompt)
-			ui->compare = true;
+		if (ev.type == RK_EV_START && ui->view.stats.n_prompt)
+			ui->compare = ui->view.n_lane > 1;
 		if (ev.type == RK_EV_START)
 			ui->cursor = -1;
 		if (ev.type == RK_EV_IDLE && ui->pace_first > 0)

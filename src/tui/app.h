@@ -105,6 +105,9 @@ void rk_ui_complain(rk_ui *ui, const char *fmt, ...) __attribute__((format(print
 void rk_ui_ask(rk_ui *ui, const char *user);
 void rk_ui_regenerate(rk_ui *ui, bool edit);
 void rk_ui_set_policy(rk_ui *ui, const char *spec);
+/* One lane more or less, and the last question once more, since the lanes of a session share one prefill. */
+void rk_ui_add_lane(rk_ui *ui, const char *spec);
+void rk_ui_drop_lane(rk_ui *ui, int lane);
 void rk_ui_pace(rk_ui *ui, float tok_per_s);
 void rk_ui_search(rk_ui *ui, int direction);	/* for ui->pattern, from the last match */
 void rk_ui_new_session(rk_ui *ui);

@@ -34,6 +34,19 @@ static void do_set(rk_ui *ui, char *args)
 		rk_ui_complain(ui, "set key=value[,key=value...]: k, qc, s, pool, group, attend, stride");
 }
 
+static void do_lane(rk_ui *ui, char *args)
+{
+	char *rest = args + strcspn(args, " ");
+
+	rest += strspn(rest, " ");
+	if (!strncmp(args, "add ", 4) && rest[0])
+		rk_ui_add_lane(ui, rest);
+	else if (!strncmp(args, "drop ", 5))
+		rk_ui_drop_lane(ui, atoi(rest) - 1);
+	else
+		rk_ui_complain(ui, "lane add SPEC: another policy beside the others; lane drop N: one less");
+}
+
 static void do_theme(rk_ui *ui, char *args)
 {
 	rk_err e;
@@ -200,6 +213,7 @@ const rk_command_row rk_commands[] = {
 	{ "pane", "NAME", "go to a pane: chat, stride, timeline, occupancy, ratio, speed", do_pane },
 	{ "zoom", "[NAME]", "give a pane the whole screen, or take it back", do_zoom },
 	{ "compare", "", "all lanes side by side, or one", do_compare },
+	{ "lane", "add SPEC | drop N", "a policy more or less side by side; the prompt is read again, and the last question answered", do_lane },
 	{ "shade", "", "shade tokens by full layers, or not", do_shade },
 	{ "theme", "NAME", "default, light, mono, high-contrast, or a YAML file", do_theme },
 	{ "save", "[NAME]", "save the conversation, to come back to it with --resume NAME", do_save },

@@ -4,7 +4,6 @@
 #include <string.h>
 #include "tui/pane.h"
 
-#define MAX_SHOWN 4
 #define SCORES 7
 
 static void draw_scores(rk_ui *ui, rk_canvas *c, rk_rect r, int x, int w, int lane)
@@ -34,7 +33,7 @@ static void draw_scores(rk_ui *ui, rk_canvas *c, rk_rect r, int x, int w, int la
 void rk_compare_draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 {
 	static const char *const label[SCORES - 1] = { "ratio", "KL", "ms/token", "read/step", "eff.stride", "differs at" };
-	int n = ui->view.n_lane < MAX_SHOWN ? ui->view.n_lane : MAX_SHOWN, scores = r.h > 2 * SCORES ? SCORES : 0, x0 = scores ? 11 : 0;
+	int n = ui->view.n_lane < RK_LANES_SHOWN ? ui->view.n_lane : RK_LANES_SHOWN, scores = r.h > 2 * SCORES ? SCORES : 0, x0 = scores ? 11 : 0;
 	int w = (r.w - x0 + 1) / n;
 
 	if (w < 8) {

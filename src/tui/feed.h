@@ -32,6 +32,8 @@ typedef struct rk_feed {
 	int (*ask_again)(void *ctx, const rk_said *turn, int n, int seed, rk_err *e);
 	int (*reset)(void *ctx, rk_err *e);
 	int (*set_policy)(void *ctx, int lane, const char *spec, rk_err *e);
+	int (*add_lane)(void *ctx, const char *spec, rk_err *e);	/* the session is then empty */
+	int (*drop_lane)(void *ctx, int lane, rk_err *e);
 	/* A recording starts over and goes at once to this share of it, or to the next token with which a text is complete: 1, or
 	 * 0 where there is none and it goes to where it was. */
 	int (*seek)(void *ctx, double frac, rk_err *e);

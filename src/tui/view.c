@@ -173,7 +173,20 @@ static bool lane_init(rk_view *v, rk_view_lane *l)
 		return false;
 	for (int i = 0; i < v->n_occ; i++)
 		l->occ_serial[i] = -1;
+	l->n_before = l->n_token;
 	return true;
+}
+
+/* Replies of other lanes than there are now: their text stays, as if from an earlier run. */
+static void make_past(rk_view *v)
+{
+	for (int i = 0; i < v->n_item; i++)
+		for (int k = 0; k < RK_MAX_LANE; k++) {
+			v->item[i].n_token[k] = 0;
+			v->item[i].differs[k] = -1;
+			if (v->item[i].end[k] < 0)
+				v->item[i].end[k] = RK_END_TOKEN;
+		}
 }
 
 /* false: a session that cannot be shown. */
@@ -193,6 +206,7 @@ static bool on_start(rk_view *v, const rk_event *ev)
 				return false;
 			}
 		v->n_lane = n_lane;
+		make_past(v);
 	}
 	for (int i = 0; i < n_lane; i++) {
 		rk_view_lane *l = &v->lane[i];
@@ -209,7 +223,7 @@ static rk_view_token *token_slot(const rk_view *v, int lane, int64_t serial)
 {
 	const rk_view_lane *l = &v->lane[lane];
 
-	if (lane >= v->n_lane || serial < 0 || serial >= l->n_token || serial < l->n_token - v->keep)
+	if (lane >= v->n_lane || serial < 0 || serial >= l->n_token || serial < rk_view_oldest(v, lane))
 		return NULL;
 	return &l->token[serial % v->keep];
 }
@@ -410,7 +424,7 @@ int64_t rk_view_oldest(const rk_view *v, int lane)
 {
 	int64_t n = v->lane[lane].n_token;
 
-	return n > v->keep ? n - v->keep : 0;
+	return n - v->keep > v->lane[lane].n_before ? n - v->keep : v->lane[lane].n_before;
 }
 
 const rk_view_token *rk_view_token_at(const rk_view *v, int lane, int64_t serial)

@@ -47,6 +47,7 @@ typedef struct rk_view_lane {
 	char *text;			/* all of the lane's replies, one after the other; owned */
 	size_t n_text, cap_text;
 	int64_t n_token;		/* serial of the next token */
+	int64_t n_before;		/* tokens from before the rings were made: no details */
 	rk_view_token *token;		/* [keep] ring; owned */
 	rk_view_layer *layer;		/* [keep][n_layer] ring; owned */
 	rk_layer_occupancy *occ;	/* [n_occ][n_layer] ring of snapshots; owned */

@@ -182,6 +182,35 @@ def test_compare_columns(chat):
     t.wait("Timeline")
 
 
+def test_lanes_come_and_go(chat, tmp_path):
+    t = chat("-n", "30", "--policy", "refreshkv:k=4")
+    t.wait("Type a question")
+    ask(t, "first")
+    ask(t, "second")
+    leave(t)
+    t.send(":lane add streamingllm:k=8\r")
+    t.wait("differs at")
+    ready(t)
+    s = t.text()
+    assert s.count("second") == 2 and s.count("first") == 2 and "streamingllm:k=8" in s
+    t.send(f":record {tmp_path}/t.jsonl\r")
+    t.wait("recording to")
+    t.send(":lane add vanilla\r")
+    t.wait("which has the lanes it has")
+    t.send(":record stop\r")
+    t.wait("recorded;")
+    head = json.loads((tmp_path / "t.jsonl").read_text().split("\n")[0])
+    assert len(head["policies"]) == 2
+    t.send(":lane drop 1\r")
+    t.wait("Timeline")
+    ready(t)
+    assert "streamingllm:k=8" in t.text().split("\n")[0] and t.text().count("second") == 1
+    t.send(":lane drop 1\r")
+    t.wait("there is one lane only")
+    t.send(":lane add streamingllmm\r")
+    t.wait("did you mean")
+
+
 def test_settings_errors_name_file_and_line(term, home, tiny):
     folder = home / ".config/refreshkv"
     folder.mkdir(parents=True)
