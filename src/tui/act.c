@@ -503,10 +503,17 @@ static void act_move(rk_ui *ui, enum rk_action a)
 
 static void act_look(rk_ui *ui, enum rk_action a)
 {
+	const rk_rect *chat = &ui->layout.pane[RK_PANE_CHAT];
+
 	switch (a) {
 	case RK_ACT_ZOOM: ui->zoomed = !ui->zoomed; break;
 	case RK_ACT_SHADE: ui->shade = !ui->shade; break;
-	case RK_ACT_INSPECT: ui->inspect = !ui->inspect; break;
+	case RK_ACT_INSPECT:
+		ui->inspect = !ui->inspect;
+		/* below a title, above a line of the editor */
+		if (ui->inspect && chat->w && chat->h - 1 - (ui->feed->ask != NULL) < RK_INSPECTOR_ROWS + RK_INSPECTOR_LEAVES)
+			rk_ui_complain(ui, "no room for details here; zoom the conversation");
+		break;
 	case RK_ACT_WIDER: ui->steps_per_col = ui->steps_per_col > 1 ? ui->steps_per_col / 2 : 1; break;
 	case RK_ACT_NARROWER: ui->steps_per_col = ui->steps_per_col < 64 ? ui->steps_per_col * 2 : 64; break;
 	case RK_ACT_COMPARE:

@@ -23,7 +23,7 @@ static void draw_scores(rk_ui *ui, rk_canvas *c, rk_rect r, int x, int w, int la
 	rk_puts(c, col, 0, 3, RK_ROLE_TEXT, rk_fmt_bytes(a, s.bytes_full + s.bytes_partial + s.bytes_score));
 	rk_puts(c, col, 0, 4, RK_ROLE_TEXT, rk_fmt_real(a, rk_stats_stride(&v->stats, lane), 1));
 	if (lane == 0)
-		rk_puts(c, col, 0, 5, RK_ROLE_DIM, "the others are held against it");
+		rk_puts(c, col, 0, 5, RK_ROLE_DIM, "the reference");
 	else if (at >= 0 && v->item[at].differs[lane] >= 0)
 		rk_putf(c, col, 0, 5, RK_ROLE_DIFFERS, "token %d", v->item[at].differs[lane] + 1);
 	else
@@ -35,6 +35,7 @@ void rk_compare_draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 	static const char *const label[SCORES - 1] = { "ratio", "KL", "ms/token", "read/step", "eff.stride", "differs at" };
 	int n = ui->view.n_lane < RK_LANES_SHOWN ? ui->view.n_lane : RK_LANES_SHOWN, scores = r.h > 2 * SCORES ? SCORES : 0, x0 = scores ? 11 : 0;
 	int w = (r.w - x0 + 1) / n;
+	char brief[RK_SPEC_MAX];
 
 	if (w < 8) {
 		rk_put_n_a(c, r, "", "too narrow for columns: c shows one lane");
@@ -42,7 +43,7 @@ void rk_compare_draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 	}
 	for (int i = 0; i < n; i++) {
 		rk_rect col = { r.x + x0 + i * w, r.y, w - 1, r.h - scores };
-		rk_puts(c, col, 0, 0, i == ui->lane ? RK_ROLE_FOCUS : RK_ROLE_TITLE, ui->view.stats.lane[i].spec);
+		rk_puts(c, col, 0, 0, i == ui->lane ? RK_ROLE_FOCUS : RK_ROLE_TITLE, rk_view_brief(ui->view.stats.lane[i].spec, brief));
 		rk_chat_draw_lines(ui, c, (rk_rect){ col.x, col.y + 1, col.w, col.h - 1 }, i);
 		if (i > 0)
 			rk_put_vline(c, (rk_rect){ col.x - 1, r.y, 1, r.h }, 0, RK_ROLE_RULE);

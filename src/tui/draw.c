@@ -103,17 +103,19 @@ static void cut(const rk_canvas *c, char *s, int w)
 static void draw_header(rk_ui *ui, rk_canvas *c, rk_rect r)
 {
 	const rk_feed_info *in = &ui->feed->info;
-	char phase[140], left[512];
+	char phase[140], left[512] = "", brief[RK_SPEC_MAX];
+	int n = 0;
 	int at = ui->feed->recording ? snprintf(phase, sizeof phase, "recording  ") : 0;
 
 	phase_text(ui, phase + at, sizeof phase - (size_t)at);
-	int n = snprintf(left, sizeof left, "  %s%s%.120s", in->model, in->document[0] ? "  " : "", in->document);
-	if (ui->view.n_lane)
-		n += snprintf(left + n, sizeof left - (size_t)n, "  %s", ui->view.stats.lane[ui->lane].spec);
+	/* from the left by importance: what does not fit is cut off */
 	if (ui->view.stats.lost)
-		n += snprintf(left + n, sizeof left - (size_t)n, "  %lld events lost", (long long)ui->view.stats.lost);
+		n += snprintf(left, sizeof left, "  %lld events lost", (long long)ui->view.stats.lost);
 	if (ui->view.out_of_memory)
-		snprintf(left + n, sizeof left - (size_t)n, "  out of memory: details are missing");
+		n += snprintf(left + n, sizeof left - (size_t)n, "  out of memory: details are missing");
+	if (ui->view.n_lane)
+		n += snprintf(left + n, sizeof left - (size_t)n, "  policy %s", rk_view_brief(ui->view.stats.lane[ui->lane].spec, brief));
+	snprintf(left + n, sizeof left - (size_t)n, "%s%.120s  %s", in->document[0] ? "  " : "", in->document, in->model);
 	int x = rk_puts(c, r, 0, 0, RK_ROLE_TITLE, "refreshkv");
 	cut(c, left, r.w - x - rk_text_width(phase, strlen(phase)) - 2);
 	rk_puts(c, r, x, 0, RK_ROLE_DIM, left);

@@ -130,7 +130,7 @@ static void draw_editor(rk_ui *ui, rk_canvas *c, rk_rect r)
 static void draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 {
 	int edit = editor_rows(ui, r);
-	int look = ui->inspect && ui->view.n_lane && r.h - edit >= RK_INSPECTOR_ROWS + 6 ? RK_INSPECTOR_ROWS : 0;
+	int look = ui->inspect && ui->view.n_lane && r.h - edit >= RK_INSPECTOR_ROWS + RK_INSPECTOR_LEAVES ? RK_INSPECTOR_ROWS : 0;
 	rk_rect text = { r.x, r.y, r.w, r.h - edit - look - (edit && r.h > 6 ? 1 : 0) };
 
 	if (ui->compare && ui->view.n_lane > 1)

@@ -58,13 +58,15 @@ static void draw_axis(rk_ui *ui, rk_canvas *c, rk_rect r, int y, int64_t from, i
 		return;
 	int x = rk_putf(c, r, 3, y, RK_ROLE_DIM, "step %d", a->step + 1);
 	const rk_view_token *t = ui->cursor >= 0 ? rk_view_token_at(&ui->view, ui->lane, ui->cursor) : NULL;
-	if (t && t->stepped)
-		rk_putf(c, r, x + 3, y, RK_ROLE_TEXT, "cursor: step %d, %d of %d layers full", t->step + 1, t->n_full, ui->view.n_layer);
-	if (b) {
-		char num[RK_FMT];
+	char num[RK_FMT] = "";
+	if (b)
 		snprintf(num, sizeof num, "%d", b->step + 1);
-		rk_put_right(c, r, y, RK_ROLE_DIM, num);
-	}
+	rk_put_right(c, r, y, RK_ROLE_DIM, num);
+	rk_rect left = { r.x, r.y, r.w - (int)strlen(num) - 1, r.h };
+	if (t && t->stepped && x + 40 <= left.w)
+		rk_put_fit(c, left, x + 3, y, RK_ROLE_TEXT, "cursor: step %d, %d of %d layers full", t->step + 1, t->n_full, ui->view.n_layer);
+	else if (t && t->stepped)
+		rk_put_fit(c, left, x + 2, y, RK_ROLE_TEXT, "here %d, %d full", t->step + 1, t->n_full);
 }
 
 static void draw(rk_ui *ui, rk_canvas *c, rk_rect r)

@@ -387,6 +387,7 @@ static bool plausible(const rk_view *v, const rk_event *ev)
 
 void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
 {
+	char spec[RK_SPEC_MAX], brief[RK_SPEC_MAX];
 	rk_err ignored;
 
 	if (!plausible(v, ev) || (ev->type == RK_EV_START && !on_start(v, ev)))
@@ -406,10 +407,11 @@ void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
 	case RK_EV_OCCUPANCY: on_occupancy(v, ev, payload); break;
 	case RK_EV_SHADOW: on_shadow(v, ev); break;
 	case RK_EV_CONTROL:
+		snprintf(spec, sizeof spec, "%.*s", (int)ev->size, (const char *)payload);
 		if (v->n_lane > 1)
-			rk_view_note(v, "policy of lane %d: %.*s", ev->lane + 1, (int)ev->size, (const char *)payload);
+			rk_view_note(v, "policy of lane %d: %s", ev->lane + 1, rk_view_brief(spec, brief));
 		else
-			rk_view_note(v, "policy: %.*s", (int)ev->size, (const char *)payload);
+			rk_view_note(v, "policy: %s", rk_view_brief(spec, brief));
 		break;
 	case RK_EV_END: on_end(v, ev, payload); break;
 	case RK_EV_GAP: rk_view_note(v, "%lld events were lost: the screen was too slow", (long long)ev->gap.lost); break;
@@ -549,6 +551,35 @@ double rk_view_lane_ratio(const rk_view *v, int lane)
 			return NAN;
 	}
 	return base < 0 ? (double)NAN : rk_stats_ratio(&v->stats, lane, base);
+}
+
+static bool has_parameter(const char *spec, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = spec; (p = strpbrk(p, ":,")); )
+		if (!strncmp(++p, word, len) && (p[len] == ',' || p[len] == '\0'))
+			return true;
+	return false;
+}
+
+char *rk_view_brief(const char *spec, char out[RK_SPEC_MAX])
+{
+	char preset[RK_SPEC_MAX] = "", rest[RK_SPEC_MAX], *save = NULL;
+	size_t n = strcspn(spec, ":");
+	rk_policy p;
+
+	n = (size_t)snprintf(out, RK_SPEC_MAX, "%.*s", (int)(n < RK_SPEC_MAX - 1 ? n : RK_SPEC_MAX - 1), spec);
+	snprintf(rest, sizeof rest, "%s", spec[n] ? spec + n + 1 : "");
+	if (rk_policy_parse(&p, out, NULL) == 0)
+		rk_policy_spec(&p, preset);
+	char sep = ':';
+	for (char *w = strtok_r(rest, ",", &save); w && n < RK_SPEC_MAX; w = strtok_r(NULL, ",", &save))
+		if (!has_parameter(preset, w)) {
+			n += (size_t)snprintf(out + n, RK_SPEC_MAX - n, "%c%s", sep, w);
+			sep = ',';
+		}
+	return out;
 }
 
 const char *rk_view_end_name(int end)

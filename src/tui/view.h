@@ -129,5 +129,7 @@ double rk_view_lane_ratio(const rk_view *v, int lane);
 int rk_view_base_lane(const rk_view *v);	/* the first vanilla lane, -1: none */
 
 const char *rk_view_end_name(int end);
+/* A policy without the parameters that its preset has anyway: what is worth a narrow screen. */
+char *rk_view_brief(const char *spec, char out[RK_SPEC_MAX]);
 
 #endif

@@ -11,8 +11,10 @@ import pytest
 
 def restored(t):
     """Cooked, back on the main screen, cursor on, no bracketed paste, no mouse."""
-    a = termios.tcgetattr(t.fd)
-    assert a[3] & termios.ECHO and a[3] & termios.ICANON and a[3] & termios.ISIG and a[0] & termios.ICRNL and a[1] & termios.OPOST
+    fresh = os.openpty()
+    assert termios.tcgetattr(t.fd) == termios.tcgetattr(fresh[1])	# all that `stty -a` shows
+    for fd in fresh:
+        os.close(fd)
     last = lambda on, off: t.raw.rfind(on) <= t.raw.rfind(off)
     assert last(b"\x1b[?1049h", b"\x1b[?1049l")
     assert last(b"\x1b[?25l", b"\x1b[?25h")
@@ -91,6 +93,20 @@ def test_resize_storm(replay):
     t.wait("Conversation")
     t.send("q")
     assert t.end() == 0
+
+
+def test_resize_storm_while_a_reply_runs(chat):
+    t = chat("-n", "3000", "-p", "hello", pace=100)
+    t.wait("writing")
+    for cols, rows in [(1, 1), (300, 100), (40, 10), (80, 24), (61, 19), (120, 40)] * 4:
+        t.resize(cols, rows)
+        t.settle(0.02)
+    t.wait(lambda s: "Effective stride" in s and "writing" in s)
+    t.send("\x1b")
+    t.wait(lambda s: "ready" in s.split("\n")[0])
+    t.send("\x04")
+    assert t.end() == 0
+    restored(t)
 
 
 def test_suspend_resize_foreground(term, script, tmp_path):
