@@ -69,7 +69,7 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 		t.p = take(base, &at, group * RK_ATTN_CHUNK, sizeof(float));
 		t.grouped = take(base, &at, ld_pos, sizeof(float));
 		t.pooled = take(base, &at, ld_pos, sizeof(float));
-		t.key = take(base, &at, 2 * ld_pos, sizeof(uint64_t));
+		t.key = take(base, &at, 3 * ld_pos, sizeof(uint64_t));
 		t.pos = take(base, &at, ld_pos, sizeof(int32_t));
 		t.seen = take(base, &at, ld_pos / 64, sizeof(uint64_t));
 		if (thread)
@@ -237,9 +237,18 @@ static void score_rows(rk_cpu *c, int kv, const rk_attn_span *span, int bits, in
 		span->sketch.code + (size_t)t0 * (size_t)(dim * bits / 8), span->sketch.scale + t0, n, dim, bits);
 }
 
-/* Scores of one chunk and, with mix, its sum and output. */
-static void run_chunk(rk_cpu *c, int item, int worker, bool mix)
+struct run {
+	rk_cpu *c;
+	float *out;	/* NULL: only scores are asked for */
+	const rk_lane_cache *chosen;	/* its rings are gathered chunk by chunk; NULL: what is attended is there */
+	int layer;
+};
+
+/* Scores and sums of one chunk and, where asked for, its output. */
+static void run_chunk(void *ctx, int item, int worker)
 {
+	const struct run *r = ctx;
+	rk_cpu *c = r->c;
 	rk_attn_scratch *s = c->attn_scratch;
 	const rk_attn_kernels *k = c->attn;
 	int d = c->b.hp->head_dim, group = c->b.hp->n_head / c->b.hp->n_kv_head, kv = 0;
@@ -248,6 +257,8 @@ static void run_chunk(rk_cpu *c, int item, int worker, bool mix)
 	while (s->job[kv + 1].first_item <= item)
 		kv++;
 	const rk_attn_job *job = &s->job[kv];
+	if (r->chosen)
+		rk_attn_gather_chunk(c, r->layer, r->chosen, kv, item - job->first_item, r->chosen->n_pos);
 	int chunk = item - job->first_item, before = 0;	/* positions of the spans before this one */
 	const rk_attn_span *span = &job->span[0];
 	if (chunk >= chunks(span->n)) {
@@ -267,7 +278,7 @@ static void run_chunk(rk_cpu *c, int item, int worker, bool mix)
 		s->part_max[first + (size_t)g] = m;
 		s->part_sum[first + (size_t)g] = k->exp_sum(p + g * RK_ATTN_CHUNK, row, n, m);
 	}
-	if (mix)
+	if (r->out)
 		k->mix(s->part_out + first * (size_t)d, p, RK_ATTN_CHUNK, group, span->v + at, n, d, f16);
 }
 
@@ -297,26 +308,24 @@ static void merge_head(rk_cpu *c, int head, float *out)
 	}
 }
 
-struct run {
-	rk_cpu *c;
-	float *out;
-};
-
-static void chunk_piece(void *ctx, int item, int worker)
+static void run_all(struct run *r)
 {
-	const struct run *r = ctx;
+	rk_cpu *c = r->c;
+	const rk_attn_scratch *s = c->attn_scratch;
 
-	run_chunk(r->c, item, worker, r->out != NULL);
+	rk_team_run(c->team, s->job[c->b.hp->n_kv_head].first_item, run_chunk, r);
+	for (int h = 0; h < c->b.hp->n_head; h++)	/* a few hundred additions each: not worth waking the team */
+		merge_head(c, h, r->out);
 }
 
 void rk_attn_run(rk_cpu *c, float *out)
 {
-	const rk_attn_scratch *s = c->attn_scratch;
-	struct run r = { c, out };
+	run_all(&(struct run){ .c = c, .out = out });
+}
 
-	rk_team_run(c->team, s->job[c->b.hp->n_kv_head].first_item, chunk_piece, &r);
-	for (int h = 0; h < c->b.hp->n_head; h++)	/* a few hundred additions each: not worth waking the team */
-		merge_head(c, h, out);
+void rk_attn_run_chosen(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out)
+{
+	run_all(&(struct run){ .c = c, .out = out, .chosen = lane, .layer = layer });
 }
 
 struct probabilities {

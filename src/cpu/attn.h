@@ -76,7 +76,7 @@ typedef struct rk_attn_thread {
 	float *p;	/* [G][RK_ATTN_CHUNK] */
 	float *grouped;	/* [ld_pos] */
 	float *pooled;	/* [ld_pos] */
-	uint64_t *key;	/* [2][ld_pos] top-K candidates */
+	uint64_t *key;	/* [3][ld_pos] top-K candidates */
 	int32_t *pos;	/* [ld_pos] a selection */
 	uint64_t *seen;	/* [ld_pos / 64] set of positions, empty between uses */
 } rk_attn_thread;
@@ -118,6 +118,8 @@ void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_po
 /* Jobs that only score, over the sketches of the full cache; queries must have been scaled. */
 void rk_attn_plan_glance(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos);
 void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane);
+/* Attends rings that were chosen and not yet gathered, after their plan: each chunk is gathered, and read while it is in the cache. */
+void rk_attn_run_chosen(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out);
 /* Scores of the jobs (score, max, inv_sum) and, unless out is NULL, the attention output [n_head][head_dim]. */
 void rk_attn_run(rk_cpu *c, float *out);
 /* Turns the scores of all heads' n positions into probabilities, in place. */
@@ -128,7 +130,7 @@ void rk_attn_compared(const rk_hparams *hp, const rk_policy *p, float *out, cons
 float *rk_attn_reference(const rk_hparams *hp, int layer, const rk_lane_cache *lane);
 
 /* The k <= n highest of score[n] (all >= 0; of equals the lower position wins) as positions in ascending order of
- * score, of equals the higher position first: the order in which a ring gives them up.  tmp: [2][k]. */
+ * score, of equals the higher position first: the order in which a ring gives them up.  tmp: [3][k]. */
 void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k, int32_t *pos, uint64_t *tmp);
 /* One score per position of a KV head from the probabilities of its heads, prob [G][ld_pos]: in out [n] or in prob. */
 const float *rk_attn_group(const rk_cpu *c, const rk_policy *pol, const float *prob, int n, float *out);
@@ -136,8 +138,10 @@ const float *rk_attn_group(const rk_cpu *c, const rk_policy *pol, const float *p
  * probabilities of the group's heads [G][ld_pos], for RK_SCORE_ACCUMULATED their sums [n_pos], else not read.
  * Returns the share of the new entries that the ring did not hold before. */
 float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *prob, int n_pos);
-/* Copies the keys and values of what was chosen into all rings of the layer. */
-void rk_attn_gather(rk_cpu *c, int layer, rk_lane_cache *lane, int n_pos);
+/* Copies the keys and values of what was chosen into a ring, RK_ATTN_CHUNK of its slots (counted from 0): all of them, or
+ * those that an attention over the ring is about to read. */
+void rk_attn_gather_chunk(const rk_cpu *c, int layer, const rk_lane_cache *lane, int kv, int chunk, int n_pos);
+void rk_attn_gather(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos);
 /* Slot to write after `slot` in a ring of evict=oldest, which has the sinks in front. */
 int rk_attn_oldest_after(const rk_lane_cache *lane, int slot);
 

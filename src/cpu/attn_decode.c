@@ -188,7 +188,7 @@ static void choose_head(void *ctx, int kv, int worker)
 		weigh_rest(r->c, r->layer, r->lane, kv, prob);
 }
 
-/* Rebuilds all rings of the layer; returns the share replaced, mean over KV heads. */
+/* Chooses anew what all rings of the layer hold, which is yet to be gathered; returns the share replaced, mean over KV heads. */
 static float refill(rk_cpu *c, int layer, rk_lane_cache *lane)
 {
 	const rk_attn_scratch *s = c->attn_scratch;
@@ -198,7 +198,6 @@ static float refill(rk_cpu *c, int layer, rk_lane_cache *lane)
 
 	rk_attn_probabilities(c, lane->n_pos);
 	rk_team_run(c->team, hp->n_kv_head, choose_head, &r);
-	rk_attn_gather(c, layer, lane, lane->n_pos);
 	for (int kv = 0; kv < hp->n_kv_head; kv++)
 		sum += s->churn[kv];
 	return sum / (float)hp->n_kv_head;
@@ -210,10 +209,14 @@ static int64_t bytes_of(const rk_cpu *c, int64_t n, int arrays)
 	return n * arrays * c->b.hp->head_dim * (int64_t)c->b.kv_bytes;
 }
 
-static void attend_ring(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out, rk_step_report *rep)
+/* chosen: the rings have been chosen, and are yet to be gathered. */
+static void attend_ring(rk_cpu *c, int layer, const rk_lane_cache *lane, bool chosen, float *out, rk_step_report *rep)
 {
 	rk_attn_plan_ring(c, layer, lane);
-	rk_attn_run(c, out);
+	if (chosen)
+		rk_attn_run_chosen(c, layer, lane, out);
+	else
+		rk_attn_run(c, out);
 	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
 		rep->bytes_partial += bytes_of(c, lane->part.count[rk_row_at(c->b.hp, layer, kv, 1)], 2);
 }
@@ -244,13 +247,15 @@ static void refresh_step(rk_cpu *c, int layer, rk_lane_cache *lane, float *out, 
 		memcpy(rk_attn_reference(hp, layer, lane), s->compared, (size_t)rk_query_len(hp, p) * sizeof *s->compared);
 	if (renew) {
 		memcpy(s->full, out, out_bytes);
-		attend_ring(c, layer, lane, out, rep);
+		attend_ring(c, layer, lane, true, out, rep);
 		renew_rest(c, layer, lane, s->full, out);
 		memcpy(out, s->full, out_bytes);
 	} else if (selected) {
-		attend_ring(c, layer, lane, out, rep);
+		attend_ring(c, layer, lane, true, out, rep);
 		if (p->tail)
 			add_rest(c, layer, lane, out);
+	} else {
+		rk_attn_gather(c, layer, lane, lane->n_pos);
 	}
 }
 
@@ -258,7 +263,7 @@ static void partial_step(rk_cpu *c, int layer, rk_lane_cache *lane, const float 
                          rk_step_report *rep)
 {
 	ring_write(c, layer, lane, k, v);
-	attend_ring(c, layer, lane, out, rep);
+	attend_ring(c, layer, lane, false, out, rep);
 	if (lane->pol.tail)
 		add_rest(c, layer, lane, out);
 	if (lane->part.acc)	/* all rings of such a lane are of one length */

@@ -19,20 +19,22 @@ static uint32_t bits_of(float x)
 	return u;
 }
 
-/* The highest bits that at least k scores reach, found bit by bit; *n_ge: how many reach them. */
-static uint32_t threshold(const rk_attn_kernels *kern, const float *score, int n, int k, int *n_ge)
-{
-	uint32_t limit = 0;
+/* The highest bits that at least k scores reach, found bit by bit and given up early. */
+struct limit {
+	uint32_t bits, next;	/* next: the bit to try; 0: all are found */
+	int n_ge;		/* scores that reach it */
+};
 
-	*n_ge = n;
-	for (uint32_t bit = 1u << 31; bit && *n_ge > k; bit >>= 1) {
-		int count = kern->count_ge(score, n, limit | bit);
+/* Raises the limit until no more than `enough` >= k scores reach it, or it is found. */
+static void raise_limit(struct limit *l, const rk_attn_kernels *kern, const float *score, int n, int k, int enough)
+{
+	for (; l->next && l->n_ge > enough; l->next >>= 1) {
+		int count = kern->count_ge(score, n, l->bits | l->next);
 		if (count >= k) {
-			limit |= bit;
-			*n_ge = count;
+			l->bits |= l->next;
+			l->n_ge = count;
 		}
 	}
-	return limit;
 }
 
 /* Sorts key[n] by its upper 32 bits, ascending and stable; tmp [n]. */
@@ -58,20 +60,38 @@ static void sort_by_score(uint64_t *key, uint64_t *tmp, int n)
 	_Static_assert(32 / SORT_BITS % 2 == 0, "an even number of passes ends in key");
 }
 
+/* key [k] = the k highest of score[n] at pos[n] (NULL: at 0 .. n-1), the highest position first.  l: found for them. */
+static void collect(uint64_t *key, const float *score, const int32_t *pos, int n, int k, struct limit l)
+{
+	for (int t = n - 1, found = 0; found < k; t--) {
+		uint32_t u = bits_of(score[t]);
+		key[found] = (uint64_t)u << 32 | (uint32_t)(pos ? pos[t] : t);
+		found += u > l.bits || (u == l.bits && l.n_ge-- <= k);	/* the lowest n_ge - k are left out */
+	}
+}
+
 void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k, int32_t *pos, uint64_t *tmp)
 {
-	int n_ge, found = 0;
+	struct limit l = { .next = 1u << 31, .n_ge = n };
+	float *some = (float *)(tmp + k);
+	int32_t *at = (int32_t *)(tmp + 2 * (size_t)k);
 
 	if (k == 0)
 		return;
-	uint32_t limit = threshold(kern, score, n, k, &n_ge);
-	/* Highest position first: the sort keeps that order among equals, and the first n_ge - k of the lowest are
-	 * left out. */
-	for (int t = n - 1; found < k; t--) {
-		uint32_t u = bits_of(score[t]);
-		if (u > limit || (u == limit && n_ge-- <= k))
-			tmp[found++] = (uint64_t)u << 32 | (uint32_t)t;
+	raise_limit(&l, kern, score, n, k, 2 * k);
+	if (l.n_ge > 2 * k) {	/* most are equal */
+		collect(tmp, score, NULL, n, k, l);
+	} else {	/* half the bits are found: go on with those that reach them */
+		int n_some = 0;
+		for (int t = 0; n_some < l.n_ge; t++) {
+			some[n_some] = score[t];
+			at[n_some] = t;
+			n_some += bits_of(score[t]) >= l.bits;
+		}
+		raise_limit(&l, kern, some, n_some, k, k);
+		collect(tmp, some, at, n_some, k, l);
 	}
+	/* The sort keeps the order of positions among equals. */
 	sort_by_score(tmp, tmp + k, k);
 	for (int i = 0; i < k; i++)
 		pos[i] = (int32_t)(uint32_t)tmp[i];
@@ -213,32 +233,35 @@ float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lan
 	return replaced;
 }
 
-struct gather {
-	rk_cpu *c;
-	int layer, n_pos, n_piece;	/* n_piece: of a ring */
-	rk_lane_cache *lane;
-};
-
-static void gather_piece(void *ctx, int piece, int worker)
+void rk_attn_gather_chunk(const rk_cpu *c, int layer, const rk_lane_cache *lane, int kv, int chunk, int n_pos)
 {
-	const struct gather *a = ctx;
-	const rk_cpu *c = a->c;
-	const rk_lane_cache *lane = a->lane;
 	const rk_partial *r = &lane->part;
-	int kv = piece / a->n_piece, first = piece % a->n_piece * RK_ATTN_CHUNK, in_prompt = rk_attn_in_prompt(lane, a->n_pos);
-	int n = r->count[rk_row_at(c->b.hp, a->layer, kv, 1)] - first;
-	size_t bytes = (size_t)c->b.hp->head_dim * c->b.kv_bytes, at = rk_row_at(c->b.hp, a->layer, kv, r->cap) + (size_t)first;
-	rk_attn_span prompt = rk_attn_rows(c, lane->prompt->k, lane->prompt->v, a->layer, kv, lane->prompt->cap, in_prompt);
-	rk_attn_span tail = rk_attn_rows(c, lane->tail.k, lane->tail.v, a->layer, kv, lane->tail.cap, a->n_pos - in_prompt);
+	int first = chunk * RK_ATTN_CHUNK, in_prompt = rk_attn_in_prompt(lane, n_pos), n = r->count[rk_row_at(c->b.hp, layer, kv, 1)] - first;
+	size_t bytes = (size_t)c->b.hp->head_dim * c->b.kv_bytes, at = rk_row_at(c->b.hp, layer, kv, r->cap) + (size_t)first;
+	rk_attn_span prompt = rk_attn_rows(c, lane->prompt->k, lane->prompt->v, layer, kv, lane->prompt->cap, in_prompt);
+	rk_attn_span tail = rk_attn_rows(c, lane->tail.k, lane->tail.v, layer, kv, lane->tail.cap, n_pos - in_prompt);
 
-	(void)worker;
 	if (n > RK_ATTN_CHUNK)
 		n = RK_ATTN_CHUNK;
 	gather((char *)r->k + at * bytes, prompt.k, tail.k, in_prompt, r->pos + at, n, bytes);
 	gather((char *)r->v + at * bytes, prompt.v, tail.v, in_prompt, r->pos + at, n, bytes);
 }
 
-void rk_attn_gather(rk_cpu *c, int layer, rk_lane_cache *lane, int n_pos)
+struct gather {
+	const rk_cpu *c;
+	int layer, n_pos, n_piece;	/* n_piece: of a ring */
+	const rk_lane_cache *lane;
+};
+
+static void gather_piece(void *ctx, int piece, int worker)
+{
+	const struct gather *a = ctx;
+
+	(void)worker;
+	rk_attn_gather_chunk(a->c, a->layer, a->lane, piece / a->n_piece, piece % a->n_piece, a->n_pos);
+}
+
+void rk_attn_gather(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos)
 {
 	struct gather a = { c, layer, n_pos, (lane->part.cap + RK_ATTN_CHUNK - 1) / RK_ATTN_CHUNK, lane };
 
