@@ -82,11 +82,12 @@ void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k,
 	if (l.n_ge > 2 * k) {	/* most are equal */
 		collect(tmp, score, NULL, n, k, l);
 	} else {	/* half the bits are found: go on with those that reach them */
-		int n_some = 0;
-		for (int t = 0; n_some < l.n_ge; t++) {
-			some[n_some] = score[t];
-			at[n_some] = t;
-			n_some += bits_of(score[t]) >= l.bits;
+		const int n_some = l.n_ge;
+		const uint32_t bits = l.bits;
+		for (int t = 0, found = 0; found < n_some; t++) {
+			some[found] = score[t];
+			at[found] = t;
+			found += bits_of(score[t]) >= bits;
 		}
 		raise_limit(&l, kern, some, n_some, k, k);
 		collect(tmp, some, at, n_some, k, l);
