@@ -43,6 +43,7 @@ static int give_error(const rk_cuda *c, rk_err *e)
 
 static int device_malloc(rk_cuda *c, const char *what, size_t bytes, void **p, rk_err *e)
 {
+	bool model = p == &c->weights;
 	cudaError_t r = cudaMalloc(p, bytes ? bytes : 1);
 	size_t free = 0, total = 0;
 
@@ -56,9 +57,9 @@ static int device_malloc(rk_cuda *c, const char *what, size_t bytes, void **p, r
 	}
 	cudaMemGetInfo(&free, &total);
 	return rk_fail(e, RK_ENOMEM,
-	               "GPU %d (%s): %s takes %.1f MB, %.1f of %.1f MB are free; lower --ctx, -n, --chunk "
-	               "or the number of lanes", c->device,
-	               c->b.device, what, (double)bytes / 1e6, (double)free / 1e6, (double)total / 1e6);
+	               "GPU %d (%s): %s takes %.1f MB, %.1f of %.1f MB are free; %s", c->device, c->b.device, what,
+	               (double)bytes / 1e6, (double)free / 1e6, (double)total / 1e6,
+	               model ? "take a smaller model or --device cpu" : "lower --ctx, -n, --chunk or the number of lanes");
 }
 
 static int cuda_alloc(rk_backend *b, size_t bytes, void **p, rk_err *e)

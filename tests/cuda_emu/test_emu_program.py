@@ -55,7 +55,7 @@ def test_the_gpu_is_used(run):
     assert b'"device":"cuda:0 emulated device","isa":"sm_90"' in r.stdout
 
 
-@pytest.mark.parametrize("memory,part", [(100000, "the model takes "), (1_000_000, " MB are free; lower --ctx, -n, --chunk or the number of lanes")])
+@pytest.mark.parametrize("memory,part", [(100000, "MB are free; take a smaller model or --device cpu"), (1_000_000, " MB are free; lower --ctx, -n, --chunk or the number of lanes")])
 def test_memory_of_the_gpu(run, memory, part):
     r = run("-p", "hello", "-n", 3, machine=f"1 13000 9 0 {memory}")
     assert (r.returncode, r.stdout) == (4, b"")
