@@ -104,13 +104,16 @@ void rk_inspector_draw(rk_ui *ui, rk_canvas *c, rk_rect r)
 			quote(q, ui->view.lane[ui->lane].text + t->text_at, t->text_len);
 		int x = rk_puts(c, r, 0, 1, RK_ROLE_DIM, "token   ");
 		x = rk_puts(c, r, x, 1, RK_ROLE_TITLE, q);
-		rk_putf(c, r, x, 1, RK_ROLE_TEXT, "  id %d, number %d of its reply, position %d%s", t->id, t->index + 1, t->pos,
-		        t->forced ? ", forced" : "");
+		x = rk_put_fit(c, r, x, 1, RK_ROLE_TEXT, "  id %d, number %d of its reply", t->id, t->index + 1);
+		x = rk_put_fit(c, r, x, 1, RK_ROLE_TEXT, t->forced ? ", forced" : "");
+		rk_put_fit(c, r, x, 1, RK_ROLE_TEXT, ", position %d", t->pos);
 		x = rk_puts(c, r, 0, 2, RK_ROLE_DIM, "prob.   ");
 		x = rk_putf(c, r, x, 2, RK_ROLE_TEXT, "%.1f %%  log %.3f", 100 * exp((double)t->logprob), (double)t->logprob);
 		if (ui->lane == 0)
-			rk_putf(c, r, x, 2, RK_ROLE_DIM, "  vanilla log %s  KL %s%s", rk_fmt_real(a, (double)t->shadow_logprob, 3),
-			        rk_fmt_real(b, (double)t->kl, 4), isnan(t->kl) ? "" : t->same_top1 ? "  same top-1" : "  other top-1");
+			x = rk_put_fit(c, r, x, 2, RK_ROLE_DIM, "  vanilla log %s  KL %s", rk_fmt_real(a, (double)t->shadow_logprob, 3),
+			               rk_fmt_real(b, (double)t->kl, 4));
+		if (ui->lane == 0 && !isnan(t->kl))
+			rk_put_fit(c, r, x, 2, RK_ROLE_DIM, t->same_top1 ? "  same top-1" : "  other top-1");
 		draw_alternatives(ui, c, r, 3, t);
 		draw_layers(ui, c, r, 4, serial, t);
 	}

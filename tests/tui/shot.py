@@ -54,7 +54,8 @@ def svg(screen):
 
 def main():
     target, trace, *keys = [*sys.argv[1:], str(DATA / "session.jsonl")][:max(2, len(sys.argv) - 1)]
-    env = {"HOME": "/nonexistent", "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    env = {"HOME": "/nonexistent", "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "TZ": "UTC",
+           "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))}	# where the model is
     t = Term([PROGRAM, "replay", trace, "--speed", "0"], COLS, ROWS, env)
     t.wait("ready")
     for k in keys:
