@@ -197,6 +197,22 @@ def test_predictions(refreshkv, small, tmp_path):
     assert re.search(r"vt.jsonl +2 +\d +50.00", refreshkv.ok("eval", "score", "vt", rows).stdout.decode())
 
 
+def test_longproc(refreshkv, small, tmp_path):
+    """A task with a size of its own, from files that end before the number of examples that was asked for."""
+    data = tmp_path / "data" / "path_traversal"
+    data.mkdir(parents=True)
+    (data / "prompts.yaml").write_text("USER_PROMPT: |-\n  {city_context}\n  Go from {src_city} to {dst_city}.")
+    items = [{"context_nl": f"A{i} leads to B.", "question_repr": [f"A{i}", "B"], "answer_nl": f"From A{i}, take a bus to B."} for i in range(2)]
+    (data / "path_traversal_0.5k.json").write_text(json.dumps(items))
+    path = tmp_path / "r.jsonl"
+    refreshkv.ok("eval", "longproc", "-q", "-m", small, "--task", "path_traversal_0.5k", "--data", data.parent, "-n", "5", "--json", path)
+    _, recs = records(path)
+    assert sorted(r["data"]["item"] for r in recs) == [0, 1] and [r["index"] for r in recs] == [0, 1]
+    for r in recs:
+        assert r["answer"] == [items[r["data"]["item"]]["answer_nl"]] and r["prompt_tokens"] > 10
+        assert all(p["score"] == 0 and set(p["detail"]) == {"accuracy", "partial_accuracy", "extraction_rate"} for p in r["policies"])
+
+
 BAD = [
     (["eval", "score", "vt"], 2, "score TASK FILE"),
     (["eval", "needle", "--predictions", "x"], 2, "ruler"),
