@@ -291,7 +291,7 @@ static int tables(const rk_lin_kernels *t[4])
 static void test_tables(void **state)
 {
 	(void)state;
-	enum { N_COL = 512, N_ROW = 6, N_ACT = 15 };
+	enum { N_COL = 512, N_ROW = 35, N_ACT = 19 };	/* more than a tile, and no whole number of them */
 	const rk_lin_kernels *table[4];
 	int n_table = tables(table);
 	aid_rng r = { 13 };
@@ -306,9 +306,9 @@ static void test_tables(void **state)
 	x[2] = -3.5f;
 	for (int k = 0; k < n_table; k++) {
 		q[k] = malloc(N_ACT * N_COL);
-		ds[k] = calloc(N_ACT * N_COL / 32 * 2 + 16, sizeof **ds);
+		ds[k] = calloc(N_ACT * N_COL / 32 * 2, sizeof **ds);
 		for (int i = 0; i < N_ACT; i++)
-			table[k]->quantise(x + i * N_COL, N_COL, q[k] + i * N_COL, ds[k] + 2 * i, 2 * N_ACT);
+			table[k]->quantise(x + i * N_COL, N_COL, N_ACT, q[k] + i * 32, ds[k] + 2 * i);
 		assert_memory_equal(q[k], q[0], N_ACT * N_COL);
 		assert_same_bits(ds[k], ds[0], N_ACT * N_COL / 32 * 2, "quantise");
 	}

@@ -157,7 +157,8 @@ static void check_degenerate(void **state)
 	}
 }
 
-/* Nothing is left out: the same text, and logits that differ by the order of sums only. */
+/* Nothing is left out: all lanes get the text of the first, and their logits differ by the order of sums only (so that
+ * two tokens that are nearly tied may change places). */
 static void check_budget_of_everything(void **state)
 {
 	(void)state;
@@ -175,8 +176,7 @@ static void check_budget_of_everything(void **state)
 		for (int i = 0; i < 50; i++) {
 			for (int lane = 0; lane < n_lane; lane++) {
 				all[lane] = lane;
-				next[lane] = r.s.argmax[lane];
-				assert_int_equal(next[lane], next[0]);
+				next[lane] = r.s.argmax[0];
 				assert_true(aid_max_diff(aid_logits(&r.s, lane), aid_logits(&r.s, 0), r.m->hp.n_vocab) < reordered[f]);
 			}
 			assert_int_equal(rk_session_step(&r.s, all, next, n_lane, NULL), 0);

@@ -16,9 +16,8 @@
 
 /* n rows of activations as signed bytes: x ~ d q in each group of 32. */
 typedef struct rk_act {
-	const int8_t *q;	/* [n][n_col], in -127..127 */
-	const float *ds;	/* [n_col/32][n][2]: d, and d * sum(q) of the group, for types with a minimum; 16 floats
-				 * more may be read (and ignored) */
+	const int8_t *q;	/* [n_col/32][n][32], in -127..127: group by group, as the products read them */
+	const float *ds;	/* [n_col/32][n][2]: d, and d * sum(q) of the group, for types with a minimum */
 	int n_col;		/* a multiple of 32 */
 	int n;
 } rk_act;
@@ -26,9 +25,9 @@ typedef struct rk_act {
 typedef struct rk_lin_kernels {
 	/* dst[0..n) = weights; n a multiple of the block length.  The same bits as rk_dequant_row. */
 	void (*dequant)(enum rk_type t, const void *src, float *dst, int64_t n);
-	/* One row x[n_col] -> q[n_col], and its pairs at ds[g*ld_ds]; d = max|x|/127, q = x/d to nearest even.
-	 * The same bits in every table. */
-	void (*quantise)(const float *x, int n_col, int8_t *q, float *ds, int ld_ds);
+	/* One row x[n_col] of n into an rk_act's arrays, from that row's part of the first group on: d = max|x|/127,
+	 * q = x/d to nearest even.  The same bits in every table. */
+	void (*quantise)(const float *x, int n_col, int n, int8_t *q, float *ds);
 	/* y[i*ldy + r] = W[r] . a[i] for n_row consecutive rows of W and all a->n activations: exact integer sums
 	 * within a group, f32 over the groups.  t: a quantised type. */
 	void (*dot_q8)(enum rk_type t, const void *w, int n_row, const rk_act *a, float *y, size_t ldy);
@@ -54,8 +53,8 @@ extern const rk_lin_kernels rk_lin_avx512_vnni;	/* and VNNI */
 /* What the linear operations keep between calls.  Owned by matmul.c; engine thread, its team inside one operation. */
 typedef struct rk_lin_scratch {
 	int max_col;		/* longest row of any matrix, rounded up to 256 */
-	int8_t *q;		/* [max_rows][max_col] activations of the running matmul */
-	float *ds;		/* [max_col/32][max_rows][2] and 16 more */
+	int8_t *q;		/* [max_col/32][max_rows][32] activations of the running matmul */
+	float *ds;		/* [max_col/32][max_rows][2] */
 	float *tile;		/* [n_thread][tile_len]: dequantised weights of each thread */
 	size_t tile_len;
 	float *x_pad;		/* [16][max_col]: the input of a prefill call with fewer rows */

@@ -1,113 +1,251 @@
-/* lin_dot.h: packed weights times 8-bit activations, in 256-bit registers.
+/* lin_dot.h: packed weights times 8-bit activations.
  *
  * A template, included after lin_unpack.h: lin_avx2.c gets its products by VPMADDUBSW, lin_avx512.c includes it with
- * VNNI enabled and gets VPDPBUSD.  Both are exact, so the two agree bit for bit.
- * Weights are read once, in order, and stay packed in memory: a group is unpacked in registers for all activations of
- * a tile.  Per group 8 integer lanes are scaled into 8 f32 sums, which are reduced once per row; the minimum terms
- * m * d * sum(q) of a type that has them are summed apart, one lane per activation.
+ * VNNI enabled and gets VPDPBUSD.  Both are exact and both sum a row over its groups in the same order, so the two agree
+ * bit for bit.
+ * Weights are read once, in order, and stay packed in memory.  A tile is VW consecutive rows, one per lane: a group of 32
+ * is unpacked and transposed in registers, once for up to MAX_ACT activations, so that vector j holds weights 4j .. 4j+3
+ * of every row.  An activation's four bytes are repeated over the lanes; eight products later each lane has its row's
+ * sum, which is scaled and added in f32.  Nothing is ever summed across lanes.
  */
-#define MAX_TILE (VW / 2)	/* activations whose (d, d sum) pairs fill a vector; their sums fit in the registers */
+#define MAX_ACT 16	/* activations that share the unpacking */
+#define N_QUAD (RK_GROUP / 4)
+#define AHEAD 6144	/* bytes from a tile to what is fetched while it is used */
 
-INLINE __m128 load_pair(const float *p)
-{
-	return _mm_castsi128_ps(_mm_loadl_epi64((const void *)p));
-}
-
-/* 8 lanes, each the sum of 4 products u[j] s[j]; u unsigned, |u s| <= 128 * 127 so that pairs fit in 16 bits. */
-INLINE __m256i dot_bytes(__m256i u, __m256i s)
-{
-#ifdef __AVX512VNNI__
-	return _mm256_dpbusd_epi32(_mm256_setzero_si256(), u, s);
+#if VW == 16
+#define VI(op) _mm512_##op
+typedef __m512i vq;	/* 4 bytes of each of VW rows */
 #else
-	return _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1));
+#define VI(op) _mm256_##op
+typedef __m256i vq;
 #endif
-}
 
-INLINE float sum8(__m256 v)
+INLINE __m128i load16(const void *p)
 {
-	__m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-	s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-	return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+	return _mm_loadu_si128(p);
 }
 
-/* Vector of the pair in lanes 0 and 1, over and over. */
-INLINE vf repeat_pair(__m128 pair)
+INLINE int load4(const void *p)
+{
+	int v;
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+
+INLINE vq join(const __m128i part[VW / 4])
 {
 #if VW == 16
-	return (vf)_mm512_broadcastsd_pd(_mm_castps_pd(pair));
+	__m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(part[0]), part[1], 1);
+	return _mm512_inserti32x4(_mm512_inserti32x4(v, part[2], 2), part[3], 3);
 #else
-	return (vf)_mm256_broadcastsd_pd(_mm_castps_pd(pair));
+	return _mm256_inserti128_si256(_mm256_castsi128_si256(part[0]), part[1], 1);
 #endif
 }
 
-/* n_row rows of W, one after the other, times nt activations; n_act activations in all share the arrays. */
-INLINE void dot_tile(const enum rk_type t, const int nt, const uint8_t *w, int n_row, int n_col, const int8_t *q,
-                     const float *ds, int n_act, float *y, size_t ldy)
+/* Lane r = the 4 bytes at p in row r. */
+INLINE vq load_quads(const uint8_t *p, size_t stride)
 {
-	const int per_block = groups_per_block(t), n_block = n_col / RK_GROUP / per_block;
-	const __m256i halves = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
-	for (int r = 0; r < n_row; r++) {
-		const int8_t *qg = q;
-		const float *dsg = ds;
-		__m256 acc[MAX_TILE];
-		vf min = vset(0);		/* odd lanes */
-		__m128 min1 = _mm_setzero_ps();	/* the same where the tile is 1 */
+	__m128i part[VW / 4];
+#pragma GCC unroll 4
+	for (int i = 0; i < VW / 4; i++, p += 4 * stride) {
+		part[i] = _mm_loadu_si32(p);
+		part[i] = _mm_insert_epi32(part[i], load4(p + stride), 1);
+		part[i] = _mm_insert_epi32(part[i], load4(p + 2 * stride), 2);
+		part[i] = _mm_insert_epi32(part[i], load4(p + 3 * stride), 3);
+	}
+	return join(part);
+}
+
+/* Lane r of q[j] = bytes 4j .. 4j+3 of the 16 at p in row r. */
+INLINE void transpose16(const uint8_t *p, size_t stride, vq q[4])
+{
+	vq v[4];
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++) {	/* rows i, i+4, ... */
+		__m128i part[VW / 4];
+#pragma GCC unroll 4
+		for (int k = 0; k < VW / 4; k++)
+			part[k] = load16(p + (size_t)(i + 4 * k) * stride);
+		v[i] = join(part);
+	}
+	vq a = VI(unpacklo_epi32)(v[0], v[1]), b = VI(unpackhi_epi32)(v[0], v[1]);
+	vq c = VI(unpacklo_epi32)(v[2], v[3]), d = VI(unpackhi_epi32)(v[2], v[3]);
+	q[0] = VI(unpacklo_epi64)(a, c);
+	q[1] = VI(unpackhi_epi64)(a, c);
+	q[2] = VI(unpacklo_epi64)(b, d);
+	q[3] = VI(unpackhi_epi64)(b, d);
+}
+
+/* Lane r of q[j] = weights 4j .. 4j+3 of row r in group k, as unpack_group gives them. */
+INLINE void unpack_tile(const enum rk_type t, const uint8_t *w, size_t stride, const int k, vq q[N_QUAD])
+{
+	if (t == RK_Q4_0 || t == RK_Q4_1) {	/* the same in fewer steps: both halves of the group lie in 16 bytes */
+		const vq low = VI(set1_epi8)(15), off = VI(set1_epi8)(8);
+		transpose16(w + block_bytes(t) - 16, stride, q);
+#pragma GCC unroll 4
+		for (int j = 0; j < 4; j++) {
+			q[j + 4] = VI(srli_epi16)(q[j], 4) & low;
+			q[j] &= low;
+		}
 #pragma GCC unroll 8
-		for (int i = 0; i < nt; i++)
-			acc[i] = _mm256_setzero_ps();
-		for (int b = 0; b < n_block; b++, w += block_bytes(t)) {
-			float s[16], scale[VW];
-			unpack_scales(t, w, s);
+		for (int j = 0; t == RK_Q4_0 && j < N_QUAD; j++)
+			q[j] = VI(sub_epi8)(q[j], off);
+		return;
+	}
+	uint8_t bytes[VW][RK_GROUP];
+	const uint8_t *p = w + block_bytes(t) - RK_GROUP;	/* a block of Q8_0 ends with the bytes themselves */
+	if (t != RK_Q8_0) {
+		for (int r = 0; r < VW; r++)
+			_mm256_storeu_si256((void *)bytes[r], unpack_group(t, w + (size_t)r * stride, k));
+		p = bytes[0];
+		stride = RK_GROUP;
+	}
+	transpose16(p, stride, q);
+	transpose16(p + 16, stride, q + 4);
+}
+
+/* What group_scales gives of the rows of a K type's block: s[2k][r], s[2k+1][r]. */
+INLINE void unpack_tile_scales(const enum rk_type t, const uint8_t *w, size_t stride, float s[16][VW])
+{
+	for (int r = 0; groups_per_block(t) > 1 && r < VW; r++) {
+		float row[16];
+		unpack_scales(t, w + (size_t)r * stride, row);
+		for (int i = 0; i < 16; i++)
+			s[i][r] = row[i];
+	}
+}
+
+/* Lane r of d and m = group_scales of row r. */
+INLINE void tile_scales(const enum rk_type t, const uint8_t *w, size_t stride, float s[16][VW], const int k, vf *d, vf *m)
+{
+	if (groups_per_block(t) > 1) {
+		*d = vload(s[2 * k]);
+		*m = vload(s[2 * k + 1]);
+		return;
+	}
+	vq v = load_quads(w, stride), hi = VI(srli_epi32)(v, 16);
+#if VW == 16
+	*d = (vf)_mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
+	*m = (vf)_mm512_cvtph_ps(_mm512_cvtepi32_epi16(hi));
+#else
+	v = _mm256_blend_epi16(v, _mm256_setzero_si256(), 0xaa);
+	v = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, hi), 0xd8);
+	*d = (vf)_mm256_cvtph_ps(_mm256_castsi256_si128(v));
+	*m = (vf)_mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
+#endif
+}
+
+/* Sums of two products u a of type t that fit in 16 bits together: a power of two, so that it divides N_QUAD. */
+INLINE int sums_in_16_bits(const enum rk_type t)
+{
+	switch (t) {
+	case RK_Q8_0: return 1;			/* 2 * 128 * 127 < 2^15 */
+	case RK_Q5_1: case RK_Q5_K: return 4;	/* 2 * 31 * 127 * 4 */
+	case RK_Q6_K: return 4;			/* 2 * 32 * 127 * 4 */
+	default: return 8;			/* 2 * 16 * 127 * 8 */
+	}
+}
+
+/* Lane r = the products of quads j0 .. j0+n-1 of row r with those of a, summed.  q: the weights, u: their magnitudes. */
+INLINE vq dot_quads(const enum rk_type t, const vq q[N_QUAD], const vq u[N_QUAD], const int8_t *a, const int j0, const int n)
+{
+	vq sum = { 0 }, part = { 0 };
+	const int most = sums_in_16_bits(t);
 #pragma GCC unroll 8
-			for (int k = 0; k < per_block; k++, qg += RK_GROUP, dsg += 2 * n_act) {
-				const __m256i wq = unpack_group(t, w, k), u = has_min(t) ? wq : _mm256_abs_epi8(wq);
-				const __m128 dm = group_scales(t, w, s, k);
-				const __m128 pair1 = _mm_mul_ps(dm, load_pair(dsg));
-				const __m256 d16 = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(dm), halves);
-				if (nt > 1 && t != RK_Q6_K) {
-					vf p = repeat_pair(dm) * vload(dsg);
-					vstore(scale, p);
-					min += p;
+	for (int j = j0; j < j0 + n; j++) {
+		vq x = VI(set1_epi32)(load4(a + 4 * j));
+#if VW == 16
+		if (!has_min(t))
+			x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(q[j]), _mm512_setzero_si512(), x);
+		sum = _mm512_dpbusd_epi32(sum, u[j], x);
+		(void)part;
+		(void)most;
+#else
+		if (!has_min(t))
+			x = _mm256_sign_epi8(x, q[j]);
+		x = _mm256_maddubs_epi16(u[j], x);
+		part = j % most ? _mm256_add_epi16(part, x) : x;
+		if (j % most == most - 1)
+			sum = _mm256_add_epi32(sum, _mm256_madd_epi16(part, _mm256_set1_epi16(1)));
+#endif
+	}
+	return sum;
+}
+
+INLINE vf to_float(vq v)
+{
+	return (vf)VI(cvtepi32_ps)(v);
+}
+
+/* VW rows of W, `stride` bytes apart, times n <= MAX_ACT activations of those that share the arrays; y[i] [VW]. */
+INLINE void dot_tile(const enum rk_type t, const uint8_t *w, size_t stride, const rk_act *a, int i0, const int n, vf y[MAX_ACT])
+{
+	const int per_block = groups_per_block(t), n_block = a->n_col / RK_GROUP / per_block;
+	const int8_t *qg = a->q + (size_t)i0 * RK_GROUP;
+	const float *dsg = a->ds + 2 * (size_t)i0;
+	const uint8_t *ahead = w + AHEAD;
+	for (int i = 0; i < n; i++)
+		y[i] = vset(0);
+	for (int b = 0; b < n_block; b++, w += block_bytes(t)) {
+		float s[16][VW];
+		/* the rows side by side are no stream that hardware would recognise */
+		for (size_t j = 0; j < VW * block_bytes(t); j += 64)
+			_mm_prefetch((const void *)(ahead + j), _MM_HINT_T0);
+		ahead += VW * block_bytes(t);
+		unpack_tile_scales(t, w, stride, s);
+#pragma GCC unroll 8
+		for (int k = 0; k < per_block; k++, qg += (size_t)a->n * RK_GROUP, dsg += 2 * (size_t)a->n) {
+			vq q[N_QUAD], u[N_QUAD];
+			vf d, m;
+			tile_scales(t, w, stride, s, k, &d, &m);
+			unpack_tile(t, w, stride, k, q);
+#pragma GCC unroll 8
+			for (int j = 0; j < N_QUAD; j++)
+				u[j] = has_min(t) ? q[j] : VI(abs_epi8)(q[j]);
+			for (int i = 0; i < n; i++) {
+				const int8_t *qi = qg + (size_t)i * RK_GROUP;
+				vf da = vset(dsg[2 * i]);
+				if (t == RK_Q6_K) {
+					y[i] = VFMA(to_float(dot_quads(t, q, u, qi, 0, 4)), d * da, y[i]);
+					y[i] = VFMA(to_float(dot_quads(t, q, u, qi, 4, 4)), m * da, y[i]);
+				} else if (has_min(t)) {
+					y[i] += VFMA(to_float(dot_quads(t, q, u, qi, 0, 8)), d * da, m * dsg[2 * i + 1]);
 				} else {
-					min1 = _mm_add_ps(min1, pair1);
-				}
-#pragma GCC unroll 8
-				for (int i = 0; i < nt; i++) {
-					__m256i a = load32(qg + (size_t)i * (size_t)n_col), p;
-					__m256 f;
-					p = dot_bytes(u, has_min(t) ? a : _mm256_sign_epi8(a, wq));
-					if (t == RK_Q6_K)
-						f = _mm256_mul_ps(d16, _mm256_broadcast_ss(dsg + 2 * i));
-					else
-						f = nt == 1 ? _mm256_broadcastss_ps(pair1) : _mm256_broadcast_ss(scale + 2 * i);
-					acc[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(p), f, acc[i]);
+					y[i] = VFMA(to_float(dot_quads(t, q, u, qi, 0, 8)), d * da, y[i]);
 				}
 			}
 		}
-#pragma GCC unroll 8
-		for (int i = 0; i < nt; i++) {
-			float minima = !has_min(t) ? 0 : nt == 1 ? min1[1] : min[2 * i + 1];
-			y[(size_t)i * ldy + (size_t)r] = sum8(acc[i]) + minima;
-		}
+	}
+}
+
+/* Every activation times the tile at row r0.  n_row: rows that count, VW or (stride 0) 1. */
+INLINE void dot_tiles(const enum rk_type t, const uint8_t *w, size_t stride, int n_row, const rk_act *a, float *y, size_t ldy)
+{
+	for (int i0 = 0; i0 < a->n; i0 += MAX_ACT) {
+		const int n = a->n - i0 < MAX_ACT ? a->n - i0 : MAX_ACT;
+		vf sum[MAX_ACT];
+		if (n == 1 && groups_per_block(t) == 1)	/* the sum in a register: 12-20 % faster; K types would compile for long */
+			dot_tile(t, w, stride, a, i0, 1, sum);
+		else
+			dot_tile(t, w, stride, a, i0, n, sum);
+		for (int i = 0; i < n; i++)
+			memcpy(y + (size_t)(i0 + i) * ldy, &sum[i], (size_t)n_row * sizeof *y);
 	}
 }
 
 INLINE void dot_type(const enum rk_type t, const uint8_t *w, int n_row, const rk_act *a, float *y, size_t ldy)
 {
-	const int n = a->n;
-	for (int i = 0, nt; i < n; i += nt) {
-		const int8_t *q = a->q + (size_t)i * (size_t)a->n_col;
-		const float *ds = a->ds + 2 * i;
-		float *yi = y + (size_t)i * ldy;
-		if (MAX_TILE == 8 && n - i >= 8)
-			dot_tile(t, nt = MAX_TILE, w, n_row, a->n_col, q, ds, n, yi, ldy);
-		else if (n - i >= 4)
-			dot_tile(t, nt = 4, w, n_row, a->n_col, q, ds, n, yi, ldy);
-		else if (n - i >= 2)
-			dot_tile(t, nt = 2, w, n_row, a->n_col, q, ds, n, yi, ldy);
-		else
-			dot_tile(t, nt = 1, w, n_row, a->n_col, q, ds, n, yi, ldy);
+	const size_t row_bytes = (size_t)(a->n_col / RK_GROUP / groups_per_block(t)) * block_bytes(t);
+	int r = 0;
+	for (; r + VW <= n_row; r += VW)
+		dot_tiles(t, w + (size_t)r * row_bytes, row_bytes, VW, a, y + r, ldy);
+	if (r < n_row && n_row >= VW) {		/* the last tile takes some rows again */
+		r = n_row - VW;
+		dot_tiles(t, w + (size_t)r * row_bytes, row_bytes, VW, a, y + r, ldy);
+		return;
 	}
+	for (; r < n_row; r++)			/* fewer rows than lanes: one row in all of them */
+		dot_tiles(t, w + (size_t)r * row_bytes, 0, 1, a, y + r, ldy);
 }
 
 static void dot_q8(enum rk_type t, const void *w, int n_row, const rk_act *a, float *y, size_t ldy)

@@ -31,7 +31,7 @@ INLINE void vstore(float *p, vf v)
 
 INLINE vf vset(float f)
 {
-	return (vf){ 0 } + f;
+	return f - (vf){ 0 };	/* f itself, -0 too, so that a compiler leaves the subtraction out; + 0 it must keep */
 }
 
 /* b where mask is all ones, a where it is zero */
@@ -96,10 +96,10 @@ INLINE vf vexp(vf x)
 	return p * (vf)scale;
 }
 
-static void quantise(const float *x, int n_col, int8_t *q, float *ds, int ld_ds)
+static void quantise(const float *x, int n_col, int n, int8_t *q, float *ds)
 {
 	const vf magic = vset(0x1.8p23f);
-	for (int k = 0; k < n_col; k += RK_GROUP, x += RK_GROUP, q += RK_GROUP, ds += ld_ds) {
+	for (int k = 0; k < n_col; k += RK_GROUP, x += RK_GROUP, q += (size_t)n * RK_GROUP, ds += 2 * (size_t)n) {
 		vf big = vset(0);
 		for (int j = 0; j < RK_GROUP; j += VW)
 			big = vmax(big, (vf)((vi)vload(x + j) & 0x7fffffff));

@@ -119,8 +119,9 @@ static void dot_row(enum rk_type t, const uint8_t *w, const rk_act *a, int i0, i
 		group u;
 		unpack(t, w + (size_t)(g / per_block) * block_bytes, g % per_block, &u);
 		for (int i = 0; i < nt; i++) {
-			const int8_t *q = a->q + (size_t)(i0 + i) * (size_t)a->n_col + (size_t)g * RK_GROUP;
-			const float *ds = a->ds + ((size_t)g * (size_t)a->n + (size_t)(i0 + i)) * 2;
+			const size_t at = (size_t)g * (size_t)a->n + (size_t)(i0 + i);
+			const int8_t *q = a->q + at * RK_GROUP;
+			const float *ds = a->ds + at * 2;
 			int sum[2] = { 0 };
 			for (int j = 0; j < 16; j++) {
 				sum[0] += u.q[j] * q[j];

@@ -116,10 +116,8 @@ static void decode(rk_cpu *c, float *const y[], const rk_tensor *const w[], int 
 	bool q8 = false;
 	for (int j = 0; j < n_w; j++)
 		q8 |= !c->b.exact && !is_float(w[j]->type);
-	for (int i = 0; q8 && i < n; i++) {
-		size_t at = (size_t)i * (size_t)n_col;
-		c->lin->quantise(x + at, n_col, s->q + at, s->ds + 2 * i, 2 * n);
-	}
+	for (int i = 0; q8 && i < n; i++)
+		c->lin->quantise(x + (size_t)i * (size_t)n_col, n_col, n, s->q + i * RK_GROUP, s->ds + 2 * i);
 	const int most = RUNS * c->b.n_thread;
 	struct decode a = { c, y, w, x, &act, n, n_piece, n_piece < most ? (int)n_piece : most };
 	rk_team_run(c->team, a.n_run, decode_run, &a);
@@ -235,7 +233,7 @@ int rk_cpu_lin_init(rk_cpu *c, rk_err *e)
 	if (s->tile_len < max_col)
 		s->tile_len = max_col;	/* decode puts a whole row there */
 	if (!(s->q = take(c, rows * max_col, e)) ||
-	    !(s->ds = take(c, (rows * max_col / RK_GROUP * 2 + 16) * sizeof *s->ds, e)) ||
+	    !(s->ds = take(c, rows * max_col / RK_GROUP * 2 * sizeof *s->ds, e)) ||
 	    !(s->tile = take(c, team * s->tile_len * sizeof *s->tile, e)) ||
 	    !(s->x_pad = take(c, GEMM_MIN * max_col * sizeof *s->x_pad, e)) ||
 	    !(s->y_pad = take(c, team * GEMM_MIN * TILE_ROWS * sizeof *s->y_pad, e)) ||

@@ -132,7 +132,7 @@ static void bench_model(aid_rng *r)
 	measure(&logits, out, 1, RK_DECODE, 1, &best, &median);
 	printf("decode  %-8s Q8_0 n=1   %7.2f us,       %5.1f GB/s (median %5.1f)\n", logits.name, 1e6 * best,
 	       1e-9 * weight_bytes(&logits, RK_Q8_0) / best, 1e-9 * weight_bytes(&logits, RK_Q8_0) / median);
-	for (int n = 1; n <= 8; n *= 2) {
+	for (int n = 1; n <= 16; n *= 2) {
 		double t[N_RUN];
 		for (int k = 0; k < N_RUN; k++) {
 			t[k] = now();
