@@ -294,9 +294,10 @@ static int try_tasks(struct eval *v, rk_err *e)
 	for (int t = 0; t < v->plan.n_task; t++)
 		for (int l = 0; l < v->plan.n_length; l++) {
 			rk_example x = { 0 };
-			if (make_example(v, t, v->plan.length[l], 0, &x, e) < 0)
-				return -1;
+			int rc = make_example(v, t, v->plan.length[l], 0, &x, e);
 			rk_example_free(&x);
+			if (rc < 0)
+				return -1;
 		}
 	return 0;
 }
