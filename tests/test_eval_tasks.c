@@ -67,7 +67,7 @@ static void test_sizes(void **state)
 			rk_example x = make(t, lengths[i], 1, 3);
 			assert_int_equal(count(NULL, &x) + x.max_new, lengths[i]);
 			if (k < 2)
-				assert_in_range(x.max_new, 16, 16 + 30);
+				assert_in_range(x.max_new, k ? 32 : 16, (k ? 32 : 16) + 30);
 			rk_example_free(&x);
 		}
 	}

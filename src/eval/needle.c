@@ -18,6 +18,7 @@
 struct kind {
 	const char *intro;
 	void (*filler)(FILE *f, uint64_t *rng);
+	int max_new;
 };
 
 static void repeated(FILE *f, uint64_t *rng)
@@ -44,8 +45,8 @@ static void prose(FILE *f, uint64_t *rng)
 	}
 }
 
-static const struct kind passkey = { "A pass key is hidden in the following text. Remember it, you will be asked for it.\n\n", repeated };
-static const struct kind sentence = { "Read the following text carefully, you will be asked about it.\n\n", prose };
+static const struct kind passkey = { "A pass key is hidden in the following text. Remember it, you will be asked for it.\n\n", repeated, 16 };
+static const struct kind sentence = { "Read the following text carefully, you will be asked about it.\n\n", prose, 32 };
 
 struct build {
 	const struct kind *kind;
@@ -53,6 +54,8 @@ struct build {
 	double depth;
 };
 
+/* The reply's first token follows from the prefill, in which every policy attends everything: a prefix must not bring the answer
+ * so near that this token is all of it. */
 static int fill(const struct build *b, uint64_t *rng, char **needle, rk_example *x)
 {
 	int key = 10000 + (int)rk_rng_below(rng, 90000);
@@ -67,8 +70,8 @@ static int fill(const struct build *b, uint64_t *rng, char **needle, rk_example 
 		       asprintf(&x->answer[0], "%d", key) < 0 || !(x->question = strdup("\n\nWhat is the pass key?")) ||
 		       !(x->prefix = strdup("The pass key is"));
 	return asprintf(needle, "The clockmaker of Arden keeps a %s under the floor. ", word) < 0 || !(x->answer[0] = strdup(word)) ||
-	       !(x->question = strdup("\n\nWhat does the clockmaker of Arden keep under the floor?")) ||
-	       !(x->prefix = strdup("The clockmaker of Arden keeps a"));
+	       !(x->question = strdup("\n\nWhat does the clockmaker of Arden keep under the floor? Answer in a sentence.")) ||
+	       !(x->prefix = strdup(""));
 }
 
 /* n sentences of filler, the needle after the share `depth` of them. */
@@ -93,7 +96,7 @@ static int build(void *ctx, int n, rk_example *x, rk_err *e)
 		fclose(f);
 	}
 	free(needle);
-	x->max_new = 16;
+	x->max_new = b->kind->max_new;
 	x->data = json_pack("{s:f}", "depth", b->depth);
 	return ok && x->context && x->data ? 0 : rk_fail(e, RK_ENOMEM, "needle: no memory for an example");
 }
