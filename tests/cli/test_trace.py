@@ -303,7 +303,7 @@ def test_asciicast_is_the_replayed_screen(tmp_path, shadowed):
         stream.feed(text)
         seen.append("\n".join(screen.display))
     assert "ready" in seen[-1] and "ready" not in seen[len(seen) // 2]
-    assert "refreshkv:k=" in seen[-1] and "Effective stride" in seen[-1] and "Occupancy" in seen[-1]
+    assert "policy refreshkv" in seen[-1] and "Effective stride" in seen[-1] and "Occupancy" in seen[-1]
     chat = " ".join(" ".join(row.split("│")[0] for row in screen.display).split())
     assert " ".join(live.stdout.split())[-60:] in chat
     assert all(row.count("│") <= 1 and len(row) == 140 for row in screen.display)
