@@ -36,10 +36,11 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* shard 0: a whole run; else one of two. */
 static json_t *header(int seed, int shard)
 {
 	return json_pack("{s:i, s:i, s:[s, s], s:[i, i], s:[s], s:[s], s:o}", "refreshkv_eval", 1, "seed", seed, "tasks", "b", "a",
-	                 "lengths", 20, 10, "policies", "vanilla", "names", "vanilla", "shard", shard ? json_integer(shard) : json_null());
+	                 "lengths", 20, 10, "policies", "vanilla", "names", "vanilla", "shard", shard ? json_pack("[i, i]", shard, 2) : json_null());
 }
 
 static json_t *record(const char *task, int length, int index)
@@ -138,6 +139,21 @@ static void test_refused(void **state)
 	refused(path[2], header(1, 0), path[2], "not a results file");
 }
 
+/* One line without its newline is somebody's file, and stays as it is. */
+static void test_not_ours(void **state)
+{
+	static const char *const texts[] = { "{\"precious\": [1,2,3]}", "note", "{\"refreshkv\"", "{\"refreshkv_evil\":1" };
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		assert_int_equal(truncate(path[0], 0), 0);
+		append_text(path[0], texts[i]);
+		refused(path[0], header(1, 0), ":1", "not a results file");
+		char *s = slurp(path[0]);
+		assert_string_equal(s, texts[i]);
+		free(s);
+	}
+}
+
 /* Records come in the order of one run: tasks and lengths as the header lists them, whatever shard had which. */
 static void test_merge(void **state)
 {
@@ -175,6 +191,40 @@ static void test_merge(void **state)
 	rk_records_close(&all);
 }
 
+static void not_merged(const char *const *shards, int n, const char *says)
+{
+	rk_records r;
+	rk_err e;
+	assert_int_equal(rk_records_merge(&r, shards, n, &e), -1);
+	if (!strstr(e.msg, says))
+		fail_msg("'%s' does not say '%s'", e.msg, says);
+	rk_records_close(&r);
+}
+
+/* Tables of a part would look whole. */
+static void test_missing_shard(void **state)
+{
+	rk_records r;
+	const char *shards[] = { path[0], path[1] };
+	json_t *other = header(1, 2);
+	(void)state;
+	open_ok(&r, path[0], header(1, 1));
+	rk_records_close(&r);
+	json_object_set_new(other, "shard", json_pack("[i, i]", 1, 3));
+	open_ok(&r, path[1], other);
+	rk_records_close(&r);
+	open_ok(&r, path[2], header(1, 0));
+	rk_records_close(&r);
+	not_merged(shards, 1, "1 of 2 shards missing, first shard 2");
+	not_merged(shards + 1, 1, "2 of 3 shards missing, first shard 2");
+	not_merged(shards, 2, "one of 3 shards, the files before it are of 2");
+	shards[1] = path[2];
+	not_merged(shards, 2, "one of 1 shards");
+	assert_int_equal(truncate(path[0], 0), 0);
+	append_text(path[0], "{\"refreshkv_eval\":1,\"shard\":[3,2]}\n");
+	not_merged(shards, 1, "shard is not");
+}
+
 static json_t *costed(int group, int index, const char *spec, double score, const char *garbled, int full)
 {
 	return json_pack("{s:i, s:s, s:i, s:i, s:[{s:s, s:f, s:s?, s:i, s:i, s:i, s:i, s:i}], s:{s:[f]}}", "group", group, "task", "t",
@@ -210,6 +260,24 @@ static void test_sums(void **state)
 	json_decref(list);
 }
 
+/* A group that is not through yet is compared with the baseline on the examples that it has. */
+static void test_ratio_of_a_part(void **state)
+{
+	json_t *list = json_array();
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		json_array_append_new(list, costed(0, i, "vanilla", i == 0, NULL, 30));
+	json_array_append_new(list, costed(1, 0, "vanilla", 1, NULL, 30));
+	json_array_append_new(list, costed(1, 0, "p", 1, NULL, 30));
+	json_t *rec = json_array_get(list, 4);	/* one record per example, with both */
+	json_array_insert(json_object_get(rec, "policies"), 0, json_array_get(json_object_get(json_array_get(list, 3), "policies"), 0));
+	json_array_remove(list, 3);
+	rk_eval_figures p = rk_eval_sum(list, "p", "vanilla", NULL, 0, -1), v = rk_eval_sum(list, "vanilla", "vanilla", NULL, 0, -1);
+	assert_float_equal(p.ratio, 1, 1e-9);
+	assert_int_equal(v.n, 3);
+	json_decref(list);
+}
+
 static void test_sums_of_windows(void **state)
 {
 	json_t *list = json_pack("[{s:i, s:s, s:i, s:i, s:[{s:s, s:[f, f], s:i}, {s:s, s:[f, f], s:i, s:f, s:f}]}]", "group", 0, "task", "t",
@@ -229,7 +297,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_resume, setup, teardown), cmocka_unit_test_setup_teardown(test_cut_header, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown), cmocka_unit_test_setup_teardown(test_merge, setup, teardown),
-		cmocka_unit_test(test_sums), cmocka_unit_test(test_sums_of_windows),
+		cmocka_unit_test_setup_teardown(test_not_ours, setup, teardown), cmocka_unit_test_setup_teardown(test_missing_shard, setup, teardown),
+		cmocka_unit_test(test_ratio_of_a_part), cmocka_unit_test(test_sums), cmocka_unit_test(test_sums_of_windows),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

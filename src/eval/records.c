@@ -90,8 +90,21 @@ static int same_header(const char *path, const json_t *file, const json_t *run, 
 
 /* ---- reading ---- */
 
-/* Reads a results file: header and records.  *end: bytes up to the end of the last whole line.  cut: a last line without its
- * newline is what an interrupted run left, and is passed over. */
+/* Whether a first line without its newline can be what an interrupted run left of a header. */
+static bool is_cut_header(const char *line, size_t len)
+{
+	static const char start[] = "{\"refreshkv_eval\":";
+
+	return !memcmp(line, start, len < sizeof start - 1 ? len : sizeof start - 1);
+}
+
+static int not_ours(const char *path, rk_err *e)
+{
+	return rk_fail(e, RK_EFAIL, "%.200s:1: not a results file of refreshkv eval", path);
+}
+
+/* Reads a results file: header and records.  *end: bytes up to the end of the last whole line; a last line without its newline is
+ * what an interrupted run left, and is passed over. */
 static int load(rk_records *r, FILE *f, const char *path, json_t **header, off_t *end, rk_err *e)
 {
 	char *line = NULL;
@@ -110,11 +123,13 @@ static int load(rk_records *r, FILE *f, const char *path, json_t **header, off_t
 		} else if (!*header) {
 			*header = j;
 			if (!json_is_integer(json_object_get(j, "refreshkv_eval")))
-				rc = rk_fail(e, RK_EFAIL, "%.200s:1: not a results file of refreshkv eval", path);
+				rc = not_ours(path, e);
 		} else {
 			rc = keep(r, j, path, n, e);
 		}
 	}
+	if (rc == 0 && !*header && len > 0 && !is_cut_header(line, (size_t)len))
+		rc = not_ours(path, e);
 	free(line);
 	return rc == 0 && ferror(f) ? rk_fail(e, RK_EFAIL, "%.200s: cannot read: %s", path, strerror(errno)) : rc;
 }
@@ -168,8 +183,9 @@ int rk_records_open(rk_records *r, const char *path, json_t *header, rk_err *e)
 	r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (r->fd < 0)
 		return rk_fail(e, RK_EFAIL, "%.200s: cannot write: %s", path, strerror(errno));
-	if (flock(r->fd, LOCK_EX | LOCK_NB))
-		return rk_fail(e, RK_EFAIL, "%.200s: another run is writing it", path);
+	/* file systems of clusters may have no locks: then nothing tells two writers of one file apart */
+	if (flock(r->fd, LOCK_EX | LOCK_NB) && errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK)
+		return rk_fail(e, RK_EFAIL, "%.200s: %s", path, errno == EWOULDBLOCK ? "another run is writing it" : strerror(errno));
 	return resume(r, e);
 }
 
@@ -247,7 +263,41 @@ static int sort(rk_records *r, rk_err *e)
 	return 0;
 }
 
-static int merge_one(rk_records *r, const char *path, rk_err *e)
+struct shards {
+	int n;			/* 0: none yet */
+	unsigned char *have;	/* [n] */
+};
+
+/* Notes which shard the header is of.  A file that is no shard is the first of one. */
+static int note_shard(struct shards *s, const char *path, const json_t *header, rk_err *e)
+{
+	json_t *v = json_object_get(header, "shard");
+	int i = 1, n = 1;
+
+	if (json_is_array(v) && (json_unpack(v, "[i, i]", &i, &n) || i < 1 || i > n || n > RK_SHARD_MAX))
+		return rk_fail(e, RK_EFAIL, "%.200s:1: shard is not [I, N] with I from 1 to N and N up to %d", path, RK_SHARD_MAX);
+	if (s->n && s->n != n)
+		return rk_fail(e, RK_EUSAGE, "%.200s: one of %d shards, the files before it are of %d", path, n, s->n);
+	if (!s->n && !(s->have = calloc((size_t)n, 1)))
+		return rk_fail(e, RK_ENOMEM, "no memory for %d shards", n);
+	s->n = n;
+	s->have[i - 1] = 1;
+	return 0;
+}
+
+static int check_shards(const struct shards *s, rk_err *e)
+{
+	int missing = 0, first = 0;
+
+	for (int i = s->n; i > 0; i--)
+		if (!s->have[i - 1]) {
+			first = i;
+			missing++;
+		}
+	return missing ? rk_fail(e, RK_EUSAGE, "eval merge: %d of %d shards missing, first shard %d", missing, s->n, first) : 0;
+}
+
+static int merge_one(rk_records *r, struct shards *s, const char *path, rk_err *e)
 {
 	json_t *header;
 	off_t end;
@@ -258,7 +308,9 @@ static int merge_one(rk_records *r, const char *path, rk_err *e)
 	int rc = load(r, f, path, &header, &end, e);
 	fclose(f);
 	if (rc == 0 && !header)
-		rc = rk_fail(e, RK_EFAIL, "%.200s: not a results file of refreshkv eval", path);
+		rc = not_ours(path, e);
+	if (rc == 0)
+		rc = note_shard(s, path, header, e);
 	if (rc == 0) {
 		json_object_set_new(header, "shard", json_null());
 		if (!r->header)
@@ -275,10 +327,14 @@ int rk_records_merge(rk_records *r, const char *const *path, int n, rk_err *e)
 	*r = (rk_records){ .list = json_array(), .keys = json_object(), .fd = -1 };
 	if (!r->list || !r->keys)
 		return rk_fail(e, RK_ENOMEM, "no memory for results");
-	for (int i = 0; i < n; i++)
-		if (merge_one(r, path[i], e))
-			return -1;
-	return sort(r, e);
+	struct shards s = { 0 };
+	int rc = 0;
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = merge_one(r, &s, path[i], e);
+	if (rc == 0)
+		rc = check_shards(&s, e);
+	free(s.have);
+	return rc ? rc : sort(r, e);
 }
 
 int rk_records_write(const rk_records *r, FILE *f, rk_err *e)

@@ -28,8 +28,10 @@ const json_t *rk_records_find(const rk_records *r, int group, const char *task, 
 /* Writes the record and takes it over, also on error. */
 int rk_records_add(rk_records *r, json_t *record, rk_err *e);
 
-/* Reads shards (any of their order) into one set of records, in the order in which one run would have written them.  The shards'
- * headers must be equal but for `shard`, which goes; a record that two of them hold is an error. */
+#define RK_SHARD_MAX (1 << 20)
+/* Reads all shards (in any order) into one set of records, in the order in which one run would have written them.  The shards'
+ * headers must be equal but for `shard`, which goes, and `names`, of which the first counts; a shard that is missing and a record
+ * that two of them hold are errors. */
 int rk_records_merge(rk_records *r, const char *const *path, int n, rk_err *e);
 /* All of r as a results file. */
 int rk_records_write(const rk_records *r, FILE *f, rk_err *e);

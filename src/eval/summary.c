@@ -67,20 +67,20 @@ static void add(struct sums *s, const json_t *rec, const json_t *reply, size_t a
 		s->ms[s->n_ms++] = json_number_value(v);
 }
 
-/* A baseline runs in every group, so that each has its own; what it did is the same, and its first record counts. */
-static struct sums sum(const json_t *list, const char *spec, const char *task, int length, int index)
+/* A baseline runs in every group, so that each has its own.  *group: the one to look at; -1: the first that has the policy, which
+ * is left there. */
+static struct sums sum(const json_t *list, const char *spec, json_int_t *group, const char *task, int length, int index)
 {
 	struct sums s = { .ms = malloc((json_array_size(list) + 1) * sizeof *s.ms) };
-	json_int_t group = -1;
 	json_t *rec;
 	size_t i, at;
 
 	json_array_foreach((json_t *)list, i, rec) {
 		const json_t *reply = wanted(rec, task, length, index) ? rk_eval_reply(rec, spec, &at) : NULL;
 		json_int_t g = json_integer_value(json_object_get(rec, "group"));
-		if (reply && group < 0)
-			group = g;
-		if (reply && g == group)
+		if (reply && *group < 0)
+			*group = g;
+		if (reply && g == *group)
 			add(&s, rec, reply, at);
 	}
 	return s;
@@ -108,7 +108,9 @@ static double over(double a, double b)
 
 rk_eval_figures rk_eval_sum(const json_t *list, const char *spec, const char *base, const char *task, int length, int index)
 {
-	struct sums s = sum(list, spec, task, length, index), b = sum(list, base, task, length, index);
+	json_int_t group = -1;
+	struct sums s = sum(list, spec, &group, task, length, index);
+	struct sums b = sum(list, base, &group, task, length, index);	/* on the same examples, also before all of them are done */
 	rk_eval_figures f = {
 		.n = s.n, .garbled = s.garbled, .score = over(s.score, s.n), .ppl = s.n_token ? exp(s.nll / s.n_token) : (double)NAN,
 		.kl = over(s.kl, s.n_kl), .same_top1 = over(s.same, s.n_kl), .stride = over(s.layer_steps, s.full),

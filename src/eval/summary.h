@@ -8,7 +8,7 @@
 typedef struct rk_eval_figures {	/* NAN: not known */
 	int n;			/* records */
 	double score;		/* mean, 0 to 1 */
-	double ratio;		/* score over the baseline's; with ppl: exp of the difference of mean NLL */
+	double ratio;		/* score over the baseline's on the same records; with ppl: exp of the difference of mean NLL */
 	double ppl, kl, same_top1;
 	double stride;		/* layer steps per full one */
 	double ms;		/* per token, median over the records */
