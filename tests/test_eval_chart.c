@@ -122,10 +122,40 @@ static void test_flat(void **state)
 	}
 }
 
+/* Every score 0 %, read whole: the axes of percent, each tick once, and no minus zero. */
+static void test_all_zero(void **state)
+{
+	rk_chart c = chart(RK_CHART_POINTS, 3, 1);
+	(void)state;
+	c.x_usual[1] = c.y_usual[1] = 100;
+	for (int i = 0; i < 3; i++) {
+		c.x[i] = 100;
+		c.y[i] = i ? 0.0 : -0.0;
+	}
+	char *s = drawn(&c, 1, false), *svg = drawn(&c, 1, true);
+	assert_non_null(strstr(s, "         0 +"));
+	assert_non_null(strstr(s, "       100 +"));
+	assert_int_equal(count(s, "+"), 4);	/* 0, 50, 100, and the corner */
+	assert_null(strstr(s, "-0"));
+	assert_null(strstr(svg, ">-0"));
+	assert_non_null(strstr(svg, ">100<"));
+	free(s), free(svg);
+	for (int i = 0; i < 3; i++)
+		c.y[i] = 0;
+	c.y_usual[1] = 0;			/* nothing is known of the unit */
+	s = drawn(&c, 1, false);
+	assert_non_null(strstr(s, "       0.0 +"));
+	assert_non_null(strstr(s, "       1.0 +"));
+	assert_null(strstr(s, "-0.0 "));
+	free(s);
+	rk_chart_free(&c);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_heat), cmocka_unit_test(test_points), cmocka_unit_test(test_any_values), cmocka_unit_test(test_flat),
+		cmocka_unit_test(test_all_zero),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

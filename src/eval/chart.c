@@ -62,8 +62,16 @@ static const char *label_of(const rk_chart *c, int row)
 
 struct span { double lo, hi; };
 
+/* What is shown around values that are all v. */
+static struct span around(double v, const double usual[2])
+{
+	if (usual[0] < usual[1] && v >= usual[0] && v <= usual[1])
+		return (struct span){ usual[0], usual[1] };
+	return v > 0 ? (struct span){ 0, 2 * v } : v < 0 ? (struct span){ 2 * v, 0 } : (struct span){ 0, 1 };
+}
+
 /* From the least to the greatest value, widened by a twentieth so that no mark sits on the frame. */
-static struct span span_of(const double *v, int n)
+static struct span span_of(const double *v, int n, const double usual[2])
 {
 	struct span s = { INFINITY, -INFINITY };
 
@@ -74,7 +82,9 @@ static struct span span_of(const double *v, int n)
 		}
 	if (s.lo > s.hi)
 		return (struct span){ 0, 1 };
-	double pad = s.hi > s.lo ? (s.hi - s.lo) / 20 : fabs(s.hi) / 20 + 1e-3;
+	if (s.hi - s.lo <= 1e-9 * fabs(s.hi))	/* sums of the same numbers in another order are the same, too */
+		s = around(s.hi, usual);
+	double pad = (s.hi - s.lo) / 20;
 	return (struct span){ s.lo - pad, s.hi + pad };
 }
 
@@ -104,7 +114,7 @@ static void print_plot(const rk_chart *c, FILE *f)
 {
 	char grid[LINES][COLS + 1];
 	int n = c->n_row * c->n_col;
-	struct span sx = span_of(c->x, n), sy = span_of(c->y, n);
+	struct span sx = span_of(c->x, n, c->x_usual), sy = span_of(c->y, n, c->y_usual);
 	double step = tick(sy, 4);
 
 	memset(grid, ' ', sizeof grid);
@@ -117,11 +127,11 @@ static void print_plot(const rk_chart *c, FILE *f)
 	fprintf(f, "%s\n%10s\n", c->title, c->y_name);
 	for (int l = 0; l < LINES; l++) {
 		double top = sy.hi - (sy.hi - sy.lo) * l / LINES, bottom = sy.hi - (sy.hi - sy.lo) * (l + 1) / LINES;
-		double at = ceil(bottom / step) * step;
+		double at = ceil(bottom / step) * step + 0.0;	/* no -0 */
 		grid[l][COLS] = '\0';
 		for (int k = COLS - 1; k >= 0 && grid[l][k] == ' '; k--)
 			grid[l][k] = '\0';
-		if (at <= top)
+		if (at < top)	/* one on the border of two lines is marked once */
 			fprintf(f, "%10.*f +%s\n", decimals(step), at, grid[l]);
 		else
 			fprintf(f, "%10s |%s\n", "", grid[l]);
@@ -229,13 +239,13 @@ static void axes(const rk_chart *c, const struct frame *p, FILE *f)
 	char s[32];
 	double step = tick(p->x, 8), bottom = p->top + PLOT;
 
-	for (double v = ceil(p->x.lo / step) * step + 0.0; v <= p->x.hi; v += step) {
+	for (double k = ceil(p->x.lo / step), v; (v = k * step + 0.0) <= p->x.hi; k++) {	/* + 0.0: no -0 */
 		fprintf(f, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", to_x(p, v), p->top, bottom);
 		snprintf(s, sizeof s, "%.*f", decimals(step), v);
 		text(f, to_x(p, v), bottom + 15, "tick", "middle", s);
 	}
 	step = tick(p->y, 6);
-	for (double v = ceil(p->y.lo / step) * step + 0.0; v <= p->y.hi; v += step) {
+	for (double k = ceil(p->y.lo / step), v; (v = k * step + 0.0) <= p->y.hi; k++) {
 		fprintf(f, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>", LEFT, to_y(p, v), WIDTH - RIGHT);
 		snprintf(s, sizeof s, "%.*f", decimals(step), v);
 		text(f, LEFT - 6, to_y(p, v) + 3.5, "tick", "end", s);
@@ -299,7 +309,7 @@ static void svg_points(const rk_chart *c, const struct frame *p, FILE *f)
 static void svg_plot(const rk_chart *c, double top, FILE *f)
 {
 	int n = c->n_row * c->n_col;
-	struct frame p = { top, span_of(c->x, n), span_of(c->y, n) };
+	struct frame p = { top, span_of(c->x, n, c->x_usual), span_of(c->y, n, c->y_usual) };
 
 	axes(c, &p, f);
 	if (c->kind == RK_CHART_LINES)

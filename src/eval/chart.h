@@ -19,6 +19,7 @@ typedef struct rk_chart {
 	char **label;		/* [n_row] */
 	double *x;		/* [n_row][n_col] abscissa.  HEAT: [0][n_col] what the columns stand for */
 	double *y;		/* [n_row][n_col] ordinate.  HEAT: 0 to 1 */
+	double x_usual[2], y_usual[2];	/* the axis shown where all its values are the same; both 0: from 0 to twice that value */
 } rk_chart;
 
 int rk_chart_init(rk_chart *c, enum rk_chart_kind kind, int n_row, int n_col, rk_err *e);

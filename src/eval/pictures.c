@@ -88,7 +88,8 @@ static void block_ratios(const rk_records *r, const char *spec, double *y, int n
 
 static int over_position(const rk_records *r, rk_chart *c, rk_err *e)
 {
-	int eval = (int)json_integer_value(json_object_get(r->header, "eval"));	/* > 0 */
+	json_int_t said = json_integer_value(json_object_get(r->header, "eval"));	/* > 0 */
+	int eval = said < 1 << 20 ? (int)said : 1 << 20;
 	int n_block = eval < MAX_BLOCK ? eval : eval < 8 * MAX_BLOCK ? MAX_BLOCK / 2 : MAX_BLOCK;
 
 	if (rk_chart_init(c, RK_CHART_LINES, rk_records_count(r, "policies"), n_block, e))
@@ -96,6 +97,7 @@ static int over_position(const rk_records *r, rk_chart *c, rk_err *e)
 	snprintf(c->title, sizeof c->title, "ratio of perplexities over position, mean of %d tokens per mark", eval / n_block);
 	c->x_name = "tokens after the prompt";
 	c->y_name = "ratio";
+	c->y_usual[0] = 0.9, c->y_usual[1] = 1.1;
 	for (int i = 0; i < c->n_row; i++) {
 		double *x = c->x + (size_t)i * (size_t)n_block;
 		for (int k = 0; k < n_block; k++)
@@ -117,6 +119,9 @@ static int trade_off(const rk_records *r, rk_chart *c, bool ms, rk_err *e)
 		return -1;
 	c->x_name = ms ? "ms per token" : "K and V bytes read per step, % of vanilla";
 	c->y_name = ppl ? "ratio of perplexities" : "score, %";
+	c->x_usual[1] = ms ? 0 : 100;
+	c->y_usual[0] = ppl ? 0.9 : 0;
+	c->y_usual[1] = ppl ? 1.1 : 100;
 	snprintf(c->title, sizeof c->title, "%s against %s", ppl ? "ratio" : "score", ms ? "time" : "bytes read");
 	for (int i = 0; i < c->n_row; i++) {
 		rk_eval_figures f = rk_eval_sum(r->list, rk_records_text(r, "policies", (size_t)i), rk_records_baseline(r), NULL, 0, -1);
