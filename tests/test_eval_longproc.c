@@ -19,9 +19,9 @@
 
 static char dir[64];
 
-static int count(void *ctx, const rk_example *x)
+static int count(void *ctx, const rk_example *x, rk_err *e)
 {
-	(void)ctx;
+	(void)ctx, (void)e;
 	return (int)(strlen(x->context) + strlen(x->question) + strlen(x->prefix));
 }
 
@@ -180,7 +180,7 @@ static void test_countdown(void **state)
 	assert_non_null(strstr(x.answer[0], "\n     |- Try 56 / 2 = 28. Evaluate 28 == 28, target found!\n\nNow we have found the target, let's "
 	                       "trace back the solution:\nFinal step: 56 / 2 = 28\nThe step before: 8 * 7 = 56\nThe first step: 5 + 3 = 8\n\n"
 	                       "Output the solution in the required format:\n<Solution>\n5 + 3 = 8\n8 * 7 = 56\n56 / 2 = 28\n</Solution>\n"));
-	assert_int_equal(count(NULL, &other), 14352);
+	assert_int_equal(count(NULL, &other, NULL), 14352);
 	assert_string_equal(x.question, "\nNumbers: [3, 5, 7, 2]\nTarget: 28");
 	static const char *const right[] = { "<Solution>\n7 - 3 = 4\n5 + 2 = 7\n4 * 7 = 28\n</Solution>" };
 	static const char *const wrong[] = {

@@ -29,9 +29,9 @@ static int count_text(const char *s)
 	return n;
 }
 
-static int count(void *ctx, const rk_example *x)
+static int count(void *ctx, const rk_example *x, rk_err *e)
 {
-	(void)ctx;
+	(void)ctx, (void)e;
 	return 20 + count_text(x->context) + count_text(x->question) + count_text(x->prefix);
 }
 
@@ -60,7 +60,7 @@ static rk_example make(const char *name, int length, int index, int granule)
 
 	if (rc)
 		fail_msg("%s: %d %s", name, rc, e.msg);
-	int size = count(NULL, &x) + x.max_new, slack = length / 100 > granule ? length / 100 : granule;
+	int size = count(NULL, &x, NULL) + x.max_new, slack = length / 100 > granule ? length / 100 : granule;
 	if (size > length || size < length - slack)
 		fail_msg("%s: %d tokens of %d", name, size, length);
 	return x;

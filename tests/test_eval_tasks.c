@@ -15,9 +15,9 @@
 #include "eval/task.h"
 
 /* A stand-in for a tokenizer: a token per four bytes. */
-static int count(void *ctx, const rk_example *x)
+static int count(void *ctx, const rk_example *x, rk_err *e)
 {
-	(void)ctx;
+	(void)ctx, (void)e;
 	return (int)(strlen(x->context) + strlen(x->question) + strlen(x->prefix) + 3) / 4 + 20;
 }
 
@@ -65,7 +65,7 @@ static void test_sizes(void **state)
 		const rk_task *t = k == 2 ? rk_tasks_chain_of_key : &rk_tasks_needle[k];
 		for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
 			rk_example x = make(t, lengths[i], 1, 3);
-			assert_int_equal(count(NULL, &x) + x.max_new, lengths[i]);
+			assert_int_equal(count(NULL, &x, NULL) + x.max_new, lengths[i]);
 			if (k < 2)
 				assert_in_range(x.max_new, k ? 32 : 16, (k ? 32 : 16) + 30);
 			rk_example_free(&x);
@@ -232,6 +232,48 @@ static void test_needle(void **state)
 		}
 }
 
+/* The word itself, its plural, in any case; not a longer word or number that holds it. */
+static void test_needle_score(void **state)
+{
+	static const struct { const char *word, *reply; int score; } of[] = {
+		{ "badge", "He keeps a Badge.", 1 }, { "badge", "badges", 1 }, { "badge", "He keeps a badger.", 0 }, { "elm", "a helmet", 0 },
+		{ "elm", "a helmet under an elm", 1 }, { "fig", "figure, FIG", 1 }, { "12345", " 12345.", 1 }, { "12345", "123456", 0 }, { "12345", "912345", 0 },
+		{ "12345", "12345s", 0 }, { "elm", "", 0 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		char *word = (char *)of[i].word;
+		rk_example x = { .answer = &word, .n_answer = 1 };
+		if (score(&rk_tasks_needle[1], &x, of[i].reply) != of[i].score)
+			fail_msg("%s in \"%s\"", word, of[i].reply);
+	}
+}
+
+/* A tokenizer that fails after some calls: its own words come out, from every place that counts. */
+static int failing(void *ctx, const rk_example *x, rk_err *e)
+{
+	int *left = ctx;
+	return (*left)-- > 0 ? count(NULL, x, e) : rk_fail(e, RK_EFAIL, "the tokenizer is ill");
+}
+
+static void test_count_fails(void **state)
+{
+	static const rk_task *const suites[] = { rk_tasks_chain_of_key, rk_tasks_needle, rk_tasks_ruler };
+	(void)state;
+	for (int s = 0; s < 3; s++)
+		for (const rk_task *t = suites[s]; t->name; t++)
+			for (int calls = 0; calls < 12; calls++) {
+				int left = calls;
+				rk_task_env env = { .seed = 1, .length = 1500, .count = failing, .ctx = &left };
+				rk_example x = { 0 };
+				rk_err e = { .msg = "" };
+				int rc = t->make(t, &env, 0, &x, &e);
+				if (left < 0 && (rc != -1 || strcmp(e.msg, "the tokenizer is ill")))
+					fail_msg("%s after %d calls: %d \"%s\"", t->name, calls, rc, e.msg);
+				rk_example_free(&x);
+			}
+}
+
 /* ---- garbled replies ---- */
 
 static void test_garbled(void **state)
@@ -252,6 +294,29 @@ static void test_garbled(void **state)
 	memset(loop, 'x', 200);
 	loop[200] = '\0';
 	assert_string_equal(rk_garbled(loop), "repeats");
+	memset(loop, 'x', 400);
+	loop[400] = '\0';
+	strcat(varied, loop);
+	assert_string_equal(rk_garbled(varied), "repeats");
+}
+
+/* What a long task asks for says much again over its length: it is no loop.  A long reply that ends in one is. */
+static void test_garbled_long(void **state)
+{
+	static const char *const who[] = { "Ella", "Jackson", "Ruth", "Hunter" };
+	char *steps = calloc(1, 40000), *at = steps;
+	(void)state;
+	for (int i = 0; i < 80; i++) {
+		at += sprintf(at, "- Step %d:\n", i);
+		for (int k = 0; k < 4; k++)
+			at += sprintf(at, "%s thinks %s believes the %s is in the %s.\n", who[(i + k) % 4], who[(i / 4 + 2 * k) % 4], rk_noun[i / 20],
+			              rk_noun[40 + (i + 3 * k) % 6]);
+	}
+	assert_null(rk_garbled(steps));
+	for (int i = 0; i < 40; i++)
+		at += sprintf(at, "The end of it. ");
+	assert_string_equal(rk_garbled(steps), "repeats");
+	free(steps);
 }
 
 int main(void)
@@ -259,7 +324,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_seed_same_bytes), cmocka_unit_test(test_sizes), cmocka_unit_test(test_too_short),
 		cmocka_unit_test(test_words), cmocka_unit_test(test_chain), cmocka_unit_test(test_chain_score), cmocka_unit_test(test_needle),
-		cmocka_unit_test(test_garbled),
+		cmocka_unit_test(test_needle_score), cmocka_unit_test(test_count_fails),
+		cmocka_unit_test(test_garbled), cmocka_unit_test(test_garbled_long),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ enum rk_opt_kind {	/* type of the field */
 	RK_OPT_ENUM,	/* an enum: index in `names` */
 };
 
-#define RK_OPT_LIST_MAX 64
+#define RK_OPT_LIST_MAX 1024	/* a name per job of a large array */
 typedef struct rk_opt_list {
 	int n;
 	const char *v[RK_OPT_LIST_MAX];

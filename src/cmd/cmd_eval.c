@@ -27,7 +27,7 @@
 static const rk_opt rows[] = {
 	{ "task", 0, RK_OPT_LIST, offsetof(rk_eval_opts, task), .metavar = "NAME", .doc = "a task of the suite; without it: all of them" },
 	{ "length", 'c', RK_OPT_STR, offsetof(rk_eval_opts, length), .metavar = "TOK[,TOK...]",
-	  .doc = "tokens of prompt and reply together; for ppl of the prompt.  Without it: what suits the suite; 0: the task's own size" },
+	  .doc = "tokens of prompt and reply together; for ppl of the prompt.  Without it: what suits the suite; longproc: 0 is the task's own size" },
 	{ "examples", 'n', RK_OPT_INT, offsetof(rk_eval_opts, examples), .def = "0", .min = 0, .max = 1000000, .metavar = "N",
 	  .doc = "examples per task and length; 0: as many as the task says" },
 	{ "seed", 0, RK_OPT_INT, offsetof(rk_eval_opts, seed), .def = "0", .min = 0, .max = 2147483647,
@@ -53,7 +53,7 @@ static const rk_opt run_rows[] = {
 	{ "csv", 0, RK_OPT_STR, offsetof(rk_eval_opts, csv), .metavar = "FILE",
 	  .doc = "one row per example and policy; -: to standard output, and the tables to stderr" },
 	{ "svg", 0, RK_OPT_STR, offsetof(rk_eval_opts, svg), .metavar = "FILE",
-	  .doc = "the pictures: needle's heat-maps, ppl's ratio over position, quality against bytes and time" },
+	  .doc = "the pictures: needle's heat-maps, ppl's ratio over position, quality against bytes and time; -: as for --csv" },
 	{ "shard", 0, RK_OPT_STR, offsetof(rk_eval_opts, shard), .metavar = "I/N", .doc = "only the I-th of N parts (I from 1), into FILE.I of --json" },
 	{ "predictions", 0, RK_OPT_STR, offsetof(rk_eval_opts, predictions), .metavar = "DIR",
 	  .doc = "ruler: write the replies as RULER's prediction files, DIR/POLICY/LENGTH/TASK.jsonl" },
@@ -177,7 +177,11 @@ static int make_example(struct eval *v, int task, int length, int index, rk_exam
 	rk_err why;
 
 	int rc = v->plan.task[task]->make(v->plan.task[task], &env, index, x, &why);
-	return rc < 0 ? rk_fail(e, why.code, "%s: %s", v->plan.task_name[task], why.msg) : rc;
+	if (rc >= 0)
+		return rc;
+	rk_example_free(x);
+	return index == 0 ? rk_fail(e, why.code, "%s: %s", v->plan.task_name[task], why.msg) :	/* what the first lacks all of them lack */
+	       rk_fail(e, why.code, "%s, example %d: %s", v->plan.task_name[task], index, why.msg);
 }
 
 static int make_window(struct eval *v, int task, int length, int index, json_t **record, rk_err *e)
@@ -201,6 +205,8 @@ static int make_record(struct eval *v, int task, int length, int index, json_t *
 	if (v->plan.ppl)
 		return make_window(v, task, length, index, record, e);
 	int rc = make_example(v, task, length, index, &x, e);
+	if (rc == 0 && rk_cmd_interrupted())
+		rc = 2;
 	if (rc == 0) {
 		rc = rk_runner_example(&r, v->plan.task[task], &x, record, e);
 		rc = rc > 0 ? 2 : rc;
@@ -284,20 +290,43 @@ static int run_cell(struct eval *v, int group, int task, int length, long *ordin
 	return 0;
 }
 
-/* The first example of every task, so that a file that is missing or a length that is too small is noticed before hours of work. */
+/* Makes one example, and sees that the context holds it.  Results as in make_record. */
+static int try_example(struct eval *v, int task, int length, int index, rk_err *e)
+{
+	rk_runner r = { .g = v->g };
+	rk_example x = { 0 };
+	int most = rk_engine_n_ctx(v->g), rc = rk_cmd_interrupted() ? 2 : make_example(v, task, length, index, &x, e);
+
+	if (rc == 0) {
+		int n = rk_runner_count(&r, &x, e);
+		if (n < 0 || n + x.max_new > most)
+			rc = n < 0 ? -1 : rk_fail(e, RK_EUSAGE, "%s, example %d: prompt and reply take %d tokens, %d of them for the reply; the context "
+			                          "holds %d", v->plan.task_name[task], index, n + x.max_new, x.max_new, most);
+	}
+	rk_example_free(&x);
+	return rc;
+}
+
+/* The first example of every task, and of those that come from files, where each has a size of its own, all that are to be run: what
+ * is missing or does not fit is noticed before hours of work.  0, -1, or 2 when interrupted. */
 static int try_tasks(struct eval *v, rk_err *e)
 {
+	long ordinal = 0;
+
 	if (v->plan.ppl || v->done == v->total)
 		return 0;
 	if (open_engine(v, 0, e))
 		return -1;
 	for (int t = 0; t < v->plan.n_task; t++)
 		for (int l = 0; l < v->plan.n_length; l++) {
-			rk_example x = { 0 };
-			int rc = make_example(v, t, v->plan.length[l], 0, &x, e);
-			rk_example_free(&x);
-			if (rc < 0)
-				return -1;
+			int n = rk_eval_plan_n(&v->plan, t), length = v->plan.length[l], rc = 0;
+			for (int i = 0; i < n && rc == 0; i++)
+				if (i == 0 || (v->plan.task[t]->file[0] && is_mine(v, ordinal + i) &&
+				               !rk_records_find(&v->records, 0, v->plan.task_name[t], length, i)))
+					rc = try_example(v, t, length, i, e);
+			if (rc < 0 || rc == 2)
+				return rc;
+			ordinal += n;
 		}
 	return 0;
 }
@@ -312,8 +341,9 @@ static int run_all(struct eval *v, rk_err *e)
 	for (long i = 0; i < n; i++)
 		v->total += is_mine(v, i);
 	v->done = (long)json_array_size(v->records.list);
-	if (try_tasks(v, e))
-		return -1;
+	rc = try_tasks(v, e);
+	if (rc)
+		return rc;
 	v->start_ns = rk_clock_ns();
 	for (int g = 0; g < v->plan.n_group; g++)
 		for (int t = 0; t < v->plan.n_task; t++)
@@ -330,6 +360,8 @@ static int check_outputs(const struct eval *v, rk_err *e)
 {
 	if (v->o.predictions && strcmp(v->plan.suite, "ruler"))
 		return rk_fail(e, RK_EUSAGE, "--predictions writes RULER's files: it goes with eval ruler only");
+	if (v->o.json && !strcmp(v->o.json, "-"))
+		return rk_fail(e, RK_EUSAGE, "--json -: results are a file that a later run goes on with, not standard output");
 	if (v->plan.n_shard > 1 && (v->o.predictions || v->o.csv || v->o.svg))
 		return rk_fail(e, RK_EUSAGE, "--predictions, --csv and --svg do not go with shards: merge them, and name the merged file with --json");
 	return 0;
@@ -453,7 +485,11 @@ static int report(struct eval *v, rk_err *e)
 
 static int open_outputs(struct eval *v, rk_err *e)
 {
-	v->table = v->o.csv && !strcmp(v->o.csv, "-") ? stderr : stdout;
+	bool csv = v->o.csv && !strcmp(v->o.csv, "-"), svg = v->o.svg && !strcmp(v->o.svg, "-");
+
+	v->table = csv || svg ? stderr : stdout;
+	if (csv && svg)
+		return rk_fail(e, RK_EUSAGE, "--csv - and --svg -: only one of them can go to standard output");
 	if (v->o.csv && rk_out_open(&v->csv, v->o.csv, e))
 		return -1;
 	return v->o.svg ? rk_out_open(&v->svg, v->o.svg, e) : 0;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/near.h"
+#include "base/utf8.h"
+#include "eval/records.h"
 #include "trace/digest.h"
 
 const char *const rk_question_names[] = { "inside", "after", NULL };
@@ -43,7 +45,11 @@ static int take_texts(rk_eval_plan *p, const rk_opt_list *operand, rk_err *e)
 		return rk_fail(e, RK_EUSAGE, "eval ppl has no tasks: --task does not go with it");
 	if (!p->ppl && operand->n > 1)
 		return rk_fail(e, RK_EUSAGE, "unexpected operand '%.128s': only eval ppl takes texts", operand->v[1]);
+	if (operand->n - 1 > RK_EVAL_MAX_TASK)
+		return rk_fail(e, RK_EUSAGE, "eval ppl: %d texts, the limit of one run is %d", operand->n - 1, RK_EVAL_MAX_TASK);
 	for (int i = 1; i < operand->n; i++) {
+		if (rk_utf8_check(operand->v[i], strlen(operand->v[i]), NULL))
+			return rk_fail(e, RK_EUSAGE, "eval ppl: text %d has a name that is not UTF-8, which results files are", i);
 		for (int j = 1; j < i; j++)
 			if (!strcmp(operand->v[i], operand->v[j]))
 				return rk_fail(e, RK_EUSAGE, "eval ppl: %.128s is named twice", operand->v[i]);
@@ -192,7 +198,20 @@ static int env_number(const char *name, int *n, rk_err *e)
 	if (!s)
 		return rk_fail(e, RK_EUSAGE, "--mpi: %s is not set; start the program with Open MPI's mpirun, or give --shard", name);
 	int count;
-	return rk_cmd_numbers(name, s, 0, 1 << 20, n, 1, &count, e);
+	return rk_cmd_numbers(name, s, 0, RK_SHARD_MAX, n, 1, &count, e);
+}
+
+/* "I/N"; *i from 0. */
+static int read_shard(const char *s, int *i, int *n, rk_err *e)
+{
+	char *at;
+	long a = strtol(s, &at, 10), b = *at == '/' ? strtol(at + 1, &at, 10) : 0;
+
+	if (*at || a < 1 || a > b || b > RK_SHARD_MAX)
+		return rk_fail(e, RK_EUSAGE, "--shard %.32s is not I/N with I from 1 to N and N up to %d", s, RK_SHARD_MAX);
+	*i = (int)a - 1;
+	*n = (int)b;
+	return 0;
 }
 
 static int choose_shard(rk_eval_plan *p, rk_err *e)
@@ -203,11 +222,10 @@ static int choose_shard(rk_eval_plan *p, rk_err *e)
 	if (p->o->mpi) {
 		if (env_number("OMPI_COMM_WORLD_RANK", &p->shard, e) || env_number("OMPI_COMM_WORLD_SIZE", &p->n_shard, e))
 			return -1;
-	} else if (p->o->shard) {
-		int n = 0;
-		if (sscanf(p->o->shard, "%d/%d%n", &p->shard, &p->n_shard, &n) != 2 || p->o->shard[n] || p->shard < 1 || p->shard > p->n_shard)
-			return rk_fail(e, RK_EUSAGE, "--shard %.32s is not I/N with I from 1 to N", p->o->shard);
-		p->shard--;
+		if (p->shard >= p->n_shard)
+			return rk_fail(e, RK_EUSAGE, "--mpi: rank OMPI_COMM_WORLD_RANK=%d of OMPI_COMM_WORLD_SIZE=%d", p->shard, p->n_shard);
+	} else if (p->o->shard && read_shard(p->o->shard, &p->shard, &p->n_shard, e)) {
+		return -1;
 	}
 	if (!p->o->mpi && !p->o->shard)
 		snprintf(p->json_path, sizeof p->json_path, "%s", p->o->json ? p->o->json : "");
@@ -268,6 +286,31 @@ static json_t *texts_json(const rk_eval_plan *p, rk_err *e)
 	return a;
 }
 
+/* Of the files below --data that each task reads; null for one that reads none. */
+static json_t *data_json(const rk_eval_plan *p, rk_err *e)
+{
+	json_t *a = json_array();
+	char path[RK_PATH_MAX];
+	rk_err why;
+
+	for (int i = 0; i < p->n_task && !p->ppl; i++) {
+		const rk_task *t = p->task[i];
+		json_t *files = p->o->data && t->file[0] ? json_array() : json_null();
+		json_array_append_new(a, files);
+		for (int k = 0; json_is_array(files) && k < RK_TASK_FILES && t->file[k]; k++) {
+			snprintf(path, sizeof path, "%s/%s", p->o->data, t->file[k]);
+			json_t *sha = file_digest(path, &why);
+			if (!sha) {
+				rk_fail(e, why.code, "%s: %s; get it from %s", t->name, why.msg, t->url);
+				json_decref(a);
+				return NULL;
+			}
+			json_array_append_new(files, sha);
+		}
+	}
+	return a;
+}
+
 static json_t *numbers_json(const int *v, int n)
 {
 	json_t *a = json_array();
@@ -280,7 +323,7 @@ static json_t *numbers_json(const int *v, int n)
 json_t *rk_eval_plan_header(const rk_eval_plan *p, rk_err *e)
 {
 	json_t *tasks = json_array(), *examples = json_array(), *policies = json_array(), *names = json_array();
-	json_t *model = NULL, *haystack = NULL, *texts = NULL, *h = NULL;
+	json_t *model = NULL, *haystack = NULL, *texts = NULL, *data = NULL, *h = NULL;
 
 	for (int i = 0; i < p->n_task; i++) {
 		json_array_append_new(tasks, json_string(p->task_name[i]));
@@ -292,21 +335,22 @@ json_t *rk_eval_plan_header(const rk_eval_plan *p, rk_err *e)
 		json_array_append_new(policies, json_string(spec));
 		json_array_append_new(names, json_string(p->name[i]));
 	}
-	if ((model = file_digest(p->model_path, e)) && (haystack = file_digest(p->o->haystack, e)) && (texts = texts_json(p, e)))
-		h = json_pack("{s:i, s:s, s:s, s:O, s:o, s:O, s:i, s:s, s:O, s:O, s:i, s:O, s:s?, s:b, s:s?, s:O, s:O, s:o, s:i}",
+	if ((model = file_digest(p->model_path, e)) && (haystack = file_digest(p->o->haystack, e)) && (texts = texts_json(p, e)) &&
+	    (data = data_json(p, e)))
+		h = json_pack("{s:i, s:s, s:s, s:O, s:o, s:O, s:i, s:s, s:O, s:O, s:i, s:O, s:s?, s:b, s:O, s:O, s:O, s:o, s:i}",
 			"refreshkv_eval", 1, "version", RK_VERSION, "suite", p->suite, "tasks", tasks,
 			"lengths", numbers_json(p->length, p->n_length), "examples", examples, "seed", p->o->seed,
 			"question", rk_question_names[p->o->question], "policies", policies, "names", names, "baseline", p->base,
-			"model_sha256", model, "chat_template", p->o->model.chat, "exact", p->o->engine.exact, "data", p->o->data,
+			"model_sha256", model, "chat_template", p->o->model.chat, "exact", p->o->engine.exact, "data_sha256", data,
 			"haystack_sha256", haystack, "texts_sha256", texts, "offsets", numbers_json(p->offset, p->ppl ? p->n_offset : 0),
 			"eval", p->ppl ? p->o->eval : 0);
 	if (h)
 		json_object_set_new(h, "shard", p->json_path[0] && (p->o->mpi || p->o->shard) ?
 		                    json_pack("[i, i]", p->shard + 1, p->n_shard) : json_null());
-	else if (model && haystack && texts)
+	else if (data)
 		rk_fail(e, RK_ENOMEM, "no memory for the results' header");
 	json_decref(tasks), json_decref(examples), json_decref(policies), json_decref(names);
-	json_decref(model), json_decref(haystack), json_decref(texts);
+	json_decref(model), json_decref(haystack), json_decref(texts), json_decref(data);
 	return h;
 }
 

@@ -7,9 +7,9 @@
 #include "cmd/cmd.h"
 #include "eval/task.h"
 
-#define RK_EVAL_MAX_POLICY RK_OPT_LIST_MAX
+#define RK_EVAL_MAX_POLICY 64
 #define RK_EVAL_MAX_LENGTH 16
-#define RK_EVAL_MAX_TASK RK_OPT_LIST_MAX
+#define RK_EVAL_MAX_TASK 64
 
 enum rk_question { RK_QUESTION_INSIDE, RK_QUESTION_AFTER };
 extern const char *const rk_question_names[];

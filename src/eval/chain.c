@@ -60,7 +60,7 @@ static int draw(struct chain *c, rk_err *e)
 	draw_words(c, taken);
 	for (int i = 0; i < c->n; i++) {	/* shuffled as it grows */
 		int j = (int)rk_rng_below(&c->rng, (uint32_t)i + 1);
-		c->line[i] = c->line[j];
+		c->line[i] = j < i ? c->line[j] : i;
 		c->line[j] = i;
 	}
 	free(taken);
@@ -128,24 +128,27 @@ struct build {
 };
 
 /* The reply has room for the chain as the model would write it, and half as much again. */
-static int reply_room(const rk_task_env *env, rk_example *x)
+static int reply_room(const rk_task_env *env, rk_example *x, rk_err *e)
 {
 	char *bare = x->prefix, *full = NULL;
 	size_t size;
 	FILE *f = open_memstream(&full, &size);
 
 	if (!f)
-		return -1;
+		return rk_fail(e, RK_ENOMEM, "no memory for an example");
 	fputs(bare, f);
 	for (int i = 0; i < x->n_answer; i++)
 		fprintf(f, " %s,", x->answer[i]);
-	fclose(f);
-	int n = env->count(env->ctx, x);
+	if (fclose(f)) {
+		free(full);
+		return rk_fail(e, RK_ENOMEM, "no memory for an example");
+	}
+	int n = env->count(env->ctx, x, e);
 	x->prefix = full;
-	int m = env->count(env->ctx, x);
+	int m = n < 0 ? -1 : env->count(env->ctx, x, e);
 	x->prefix = bare;
 	free(full);
-	return n < 0 || m < 0 ? -1 : (m - n) * 3 / 2;
+	return m < 0 ? -1 : (m - n) * 3 / 2;
 }
 
 static int build(void *ctx, int n, rk_example *x, rk_err *e)
@@ -160,8 +163,8 @@ static int build(void *ctx, int n, rk_example *x, rk_err *e)
 	free(c.line);
 	if (rc)
 		return -1;
-	x->max_new = reply_room(b->env, x);
-	return x->max_new < 0 ? rk_fail(e, RK_ENOMEM, "chain-of-key: no memory to count tokens") : 0;
+	x->max_new = reply_room(b->env, x, e);
+	return x->max_new < 0 ? -1 : 0;
 }
 
 static int make(const rk_task *t, const rk_task_env *env, int index, rk_example *x, rk_err *e)

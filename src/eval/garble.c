@@ -8,6 +8,7 @@
 
 #define GRAM 16		/* bytes: three or four words, so that ordinary phrases that come again do not count for much */
 #define SHORTEST 96
+#define TAIL 512	/* a loop is never left: the end tells, while lists and searches that are right say much again over their length */
 
 static int by_value(const void *a, const void *b)
 {
@@ -45,5 +46,6 @@ const char *rk_garbled(const char *reply)
 		blank++;
 	if (blank == len)
 		return "empty";
-	return len >= SHORTEST && distinct_share(reply, len) < 1.0 / 3 ? "repeats" : NULL;
+	size_t tail = len < TAIL ? len : TAIL;
+	return tail >= SHORTEST && distinct_share(reply + len - tail, tail) < 1.0 / 3 ? "repeats" : NULL;
 }

@@ -3,8 +3,8 @@
 #ifndef RK_EVAL_GARBLE_H
 #define RK_EVAL_GARBLE_H
 
-/* "empty": nothing but blanks.  "repeats": of the reply's 16-byte substrings fewer than a third are distinct, as where the
- * model goes round in a loop; replies below 96 bytes are too short to tell.  NULL: neither. */
+/* "empty": nothing but blanks.  "repeats": of the 16-byte substrings of the reply's last 512 bytes fewer than a third are distinct,
+ * as where the model goes round in a loop; replies below 96 bytes are too short to tell.  NULL: neither. */
 const char *rk_garbled(const char *reply);
 
 #endif

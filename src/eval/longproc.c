@@ -19,7 +19,6 @@ enum { NEW_05K = 1024, NEW_2K = 3072, NEW_8K = 9216 };
 
 struct spec {
 	const rk_longproc_kind *kind;
-	const char *file;	/* without ".json" */
 	int max_new;
 	int least, most;	/* of an item's estimated_output_tokens, where one file serves several tasks; most 0: all */
 };
@@ -255,13 +254,16 @@ static bool is_of(const struct spec *s, const json_t *item)
 	return s->most == 0 || (n >= s->least && n < s->most);
 }
 
-/* Position in the file of example `index`, or -1 behind the last one: a random order of the task's items. */
+/* Position in the file of example `index`, -1 behind the last one, -2 without memory: a random order of the task's
+ * items. */
 static int choose(const struct spec *s, const json_t *root, uint64_t seed, int index)
 {
 	int n = 0, at = -1, *item = malloc((json_array_size(root) + 1) * sizeof *item);
 	uint64_t rng = rk_rng_stream(seed, 0);
 
-	for (size_t i = 0; item && i < json_array_size(root); i++)
+	if (!item)
+		return -2;
+	for (size_t i = 0; i < json_array_size(root); i++)
 		if (is_of(s, json_array_get(root, i)))
 			item[n++] = (int)i;
 	for (int i = 0; i < n && i <= index; i++) {
@@ -291,12 +293,14 @@ static int load(const rk_task *t, const rk_task_env *env, int index, rk_example 
 	json_t *root;
 
 	snprintf(dir, sizeof dir, "%s/%s", env->data_dir, s->kind->name);
-	snprintf(path, sizeof path, "%s/%s.json", dir, s->file);
+	snprintf(path, sizeof path, "%s/%s", env->data_dir, t->file[0]);
 	if (rk_given_json(path, &root, e))
 		return -1;
 	int at = choose(s, root, env->seed, index), rc = 1;
 	if (!json_is_array(root))
 		rc = rk_fail(e, RK_EFAIL, "%s: is not a list of items", path);
+	else if (at == -2)
+		rc = rk_fail(e, RK_ENOMEM, "%s: no memory for its items", path);
 	else if (at >= 0) {
 		l.item = json_array_get(root, (size_t)at);
 		rc = take_item(s->kind, &l, path, at, x, e);
@@ -317,31 +321,31 @@ static int make(const rk_task *t, const rk_task_env *env, int index, rk_example 
 
 	*x = (rk_example){ .max_new = s->max_new };
 	if (!env->data_dir)
-		return rk_fail(e, RK_EUSAGE, "needs --data DIR: the folder `data` of https://github.com/princeton-pli/LongProc");
+		return rk_fail(e, RK_EUSAGE, "needs --data DIR: %s", t->url);
 	int rc = load(t, env, index, x, e);
 	if (rc == 0 && env->length) {
-		int n = env->count(env->ctx, x) + x->max_new;
-		if (n > env->length)
-			rc = rk_fail(e, RK_EUSAGE, "--length %d: example %d takes %d tokens, %d of them for the reply", env->length, index,
-			             n, x->max_new);
+		int n = env->count(env->ctx, x, e);
+		if (n < 0 || n + x->max_new > env->length)
+			rc = n < 0 ? -1 : rk_fail(e, RK_EUSAGE, "--length %d: example %d takes %d tokens, %d of them for the reply", env->length,
+			                          index, n + x->max_new, x->max_new);
 	}
 	if (rc)
 		rk_example_free(x);
 	return rc;
 }
 
-#define TASK(name_, doc_, score_, ...) { .suite = "longproc", .name = name_, .doc = doc_, .n_example = 20, .make = make, .score = score_, \
-	.spec = &(const struct spec){ __VA_ARGS__ } }
-#define TSV(size, new_) TASK("html_to_tsv_" size, "rows of a web page as a table, replies of " size, rk_longproc_tsv_score, \
-	.kind = &html_to_tsv, .file = "html_to_tsv_" size, .max_new = new_)
-#define PATH(size, new_) TASK("path_traversal_" size, "a route in a graph where every city has one way out, replies of " size, \
-	path_score, .kind = &path_traversal, .file = "path_traversal_" size, .max_new = new_)
-#define TOM(size, new_) TASK("tom_tracking_" size, "who believes what is where, step by step, replies of " size, tom_score, \
-	.kind = &tom_tracking, .file = "tom_tracking_" size, .max_new = new_)
-#define COUNTDOWN(size, new_) TASK("countdown_" size, "four numbers to a target by search, replies of " size, \
-	rk_longproc_countdown_score, .kind = &countdown, .file = "countdown_" size, .max_new = new_)
-#define TRAVEL(size, new_, ...) TASK("travel_planning_" size, "a trip under constraints by search, replies of " size, \
-	rk_longproc_travel_score, &travel_planning, "travel_planning_all", new_, __VA_ARGS__)
+#define TASK(name_, dir_, file_, more_, doc_, score_, ...) { .suite = "longproc", .name = name_, .doc = doc_, .n_example = 20, \
+	.make = make, .score = score_, .file = { dir_ "/" file_ ".json", dir_ "/prompts.yaml", more_ }, \
+	.url = "the folder `data` of https://github.com/princeton-pli/LongProc", .spec = &(const struct spec){ __VA_ARGS__ } }
+#define SIZED(kind_, size, doc_, score_, new_) TASK(#kind_ "_" size, #kind_, #kind_ "_" size, NULL, doc_ ", replies of " size, score_, \
+	.kind = &kind_, .max_new = new_)
+#define TSV(size, new_) SIZED(html_to_tsv, size, "rows of a web page as a table", rk_longproc_tsv_score, new_)
+#define PATH(size, new_) SIZED(path_traversal, size, "a route in a graph where every city has one way out", path_score, new_)
+#define TOM(size, new_) SIZED(tom_tracking, size, "who believes what is where, step by step", tom_score, new_)
+#define COUNTDOWN(size, new_) SIZED(countdown, size, "four numbers to a target by search", rk_longproc_countdown_score, new_)
+#define TRAVEL(size, new_, ...) TASK("travel_planning_" size, "travel_planning", "travel_planning_all", \
+	"travel_planning/travel_planning_icl_examples.json", "a trip under constraints by search, replies of " size, \
+	rk_longproc_travel_score, &travel_planning, new_, __VA_ARGS__)
 #define CODE(size) { .suite = "longproc", .name = "pseudo_to_code_" size, .doc = "code from pseudocode: not run here", .refused = \
 	"is scored by compiling and running what the model wrote, which refreshkv does not do" }
 

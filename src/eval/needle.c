@@ -6,6 +6,7 @@
  */
 #include "eval/task.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,10 +109,17 @@ static int make(const rk_task *t, const rk_task_env *env, int index, rk_example 
 	return rk_task_fit(env, 1, build, &b, x, e);
 }
 
+/* The answer as a word of its own, or its plural: not "badger" for "badge", nor "123456" for "12345". */
 static double score(const rk_example *x, const char *reply, json_t **detail)
 {
 	(void)detail;
-	return strcasestr(reply, x->answer[0]) != NULL;
+	for (const char *at = reply; (at = strcasestr(at, x->answer[0])); at++) {
+		const char *end = at + strlen(x->answer[0]);
+		end += *end == 's' && isalpha((unsigned char)end[-1]);
+		if ((at == reply || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)*end))
+			return 1;
+	}
+	return 0;
 }
 
 const rk_task rk_tasks_needle[] = {

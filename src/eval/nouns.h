@@ -1,5 +1,5 @@
 /* nouns.h: plain English words for the made-up keys and sentences of chain-of-key and needle: 3 to 8 letters, no two of which
- * spell a third or make the same compound (test_eval_chain.c checks). */
+ * spell a third or make the same compound (test_eval_tasks.c checks). */
 #ifndef RK_EVAL_NOUNS_H
 #define RK_EVAL_NOUNS_H
 

@@ -130,9 +130,9 @@ const rk_task rk_tasks_ruler[] = {
 	TASK("vt", "variables that got their value from one another, in filler", score_all, &(const rk_ruler_spec){ .kind = &rk_ruler_vt }),
 	TASK("cwe", "the ten most common words of a list", score_all, &(const rk_ruler_spec){ .kind = &rk_ruler_cwe }),
 	TASK("fwe", "the three most frequent made-up words", score_all, &(const rk_ruler_spec){ .kind = &rk_ruler_fwe }),
-	TASK("qa_1", "questions of SQuAD over many paragraphs (--data)", score_part, &(const rk_ruler_spec){ &rk_ruler_qa, &(const rk_qa){
-	     false, "squad.json", "https://rajpurkar.github.io/SQuAD-explorer/dataset/dev-v2.0.json" } }),
-	TASK("qa_2", "questions of HotpotQA over many paragraphs (--data)", score_part, &(const rk_ruler_spec){ &rk_ruler_qa, &(const rk_qa){
-	     true, "hotpotqa.json", "http://curtis.ml.cmu.edu/datasets/hotpot/hotpot_dev_distractor_v1.json" } }),
+	TASK("qa_1", "questions of SQuAD over many paragraphs (--data)", score_part, &(const rk_ruler_spec){ &rk_ruler_qa, &(const rk_qa){ false } },
+	     .file = { "squad.json" }, .url = "https://rajpurkar.github.io/SQuAD-explorer/dataset/dev-v2.0.json"),
+	TASK("qa_2", "questions of HotpotQA over many paragraphs (--data)", score_part, &(const rk_ruler_spec){ &rk_ruler_qa, &(const rk_qa){ true } },
+	     .file = { "hotpotqa.json" }, .url = "http://curtis.ml.cmu.edu/datasets/hotpot/hotpot_dev_distractor_v1.json"),
 	{ 0 }
 };

@@ -55,7 +55,6 @@ typedef struct rk_niah {	/* arg of the niah tasks */
 } rk_niah;
 typedef struct rk_qa {		/* arg of the qa tasks */
 	bool hotpot;
-	const char *file, *url;
 } rk_qa;
 
 #endif

@@ -85,12 +85,14 @@ static int fill_example(const struct chain *c, int n, uint64_t rng, char **out, 
 	return rc;
 }
 
-static int n_token(const rk_ruler *r, char *text)
+/* -1 when counting failed. */
+static int n_token(const rk_ruler *r, char *text, rk_err *e)
 {
 	char none[] = "";
 	const rk_example x = { .context = text, .question = none, .prefix = none }, empty = { .context = none, .question = none, .prefix = none };
+	int frame = r->env->count(r->env->ctx, &empty, e), all = frame < 0 ? -1 : r->env->count(r->env->ctx, &x, e);
 
-	return r->env->count(r->env->ctx, &x) - r->env->count(r->env->ctx, &empty);
+	return all < frame || frame < 0 ? -1 : all - frame;
 }
 
 /* The solved example: names of three letters, and as much filler as 500 tokens hold, but at least five sentences. */
@@ -108,8 +110,11 @@ static int vt_open(rk_ruler *r, rk_err *e)
 		char *text;
 		if (fill_example(&c, n, of_example, &text, e))
 			return -1;
-		if (n > N_VAR && n_token(r, text) > EXAMPLE_TOKENS) {
+		int size = n > N_VAR ? n_token(r, text, e) : 0;
+		if (size < 0 || size > EXAMPLE_TOKENS) {
 			free(text);
+			if (size < 0)
+				return -1;
 			break;
 		}
 		free(s->example);

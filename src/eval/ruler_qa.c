@@ -36,8 +36,11 @@ static void qa_close(void *state)
 
 static int add_doc(struct qa *s, const char *text)
 {
-	if (!json_object_get(s->docs, text) && json_object_set_new(s->docs, text, json_integer(s->n_doc)) == 0)
-		s->n_doc++;
+	if (json_object_get(s->docs, text))
+		return 0;
+	if (json_object_set_new(s->docs, text, json_integer(s->n_doc)))
+		return -1;
+	s->n_doc++;
 	return 0;
 }
 
@@ -60,7 +63,11 @@ static char *hotpot_doc(const json_t *p)
 	fprintf(f, "%s\n", title);
 	json_array_foreach(all, i, sentence)
 		fputs(json_string_value(sentence) ? json_string_value(sentence) : "", f);
-	return fclose(f) ? NULL : out;
+	if (fclose(f)) {
+		free(out);
+		return NULL;
+	}
+	return out;
 }
 
 /* Gathers documents; counts questions down in *left and notes in *found where the wanted one stands. */
@@ -161,22 +168,23 @@ static void order_docs(struct qa *s, const json_t *found, const json_t *article,
 
 static int load(rk_ruler *r, struct qa *s, rk_err *e)
 {
-	const rk_qa *p = r->spec->arg;
+	const rk_task *t = r->task;
+	bool hotpot = ((const rk_qa *)r->spec->arg)->hotpot;
 	const json_t *found = NULL, *article = NULL, *v;
 	const char *text;
 	char path[4096];
 	int i = 0;
 
 	if (!r->env->data_dir)
-		return rk_fail(e, RK_EUSAGE, "needs --data DIR with %s in it: %s", p->file, p->url);
-	snprintf(path, sizeof path, "%s/%s", r->env->data_dir, p->file);
+		return rk_fail(e, RK_EUSAGE, "needs --data DIR with %s in it: %s", t->file[0], t->url);
+	snprintf(path, sizeof path, "%s/%s", r->env->data_dir, t->file[0]);
 	if (rk_given_json(path, &s->root, e)) {
-		if (e && !s->root && strlen(e->msg) + strlen(p->url) + 16 < sizeof e->msg)
-			sprintf(e->msg + strlen(e->msg), "; get it from %s", p->url);
+		if (e && !s->root && strlen(e->msg) + strlen(t->url) + 16 < sizeof e->msg)
+			sprintf(e->msg + strlen(e->msg), "; get it from %s", t->url);
 		return -1;
 	}
-	if (p->hotpot ? read_hotpot(s, r->index, &found) : read_squad(s, r->index, &found, &article))
-		return rk_fail(e, RK_EFAIL, "%s: is not %s as published at %s", path, p->hotpot ? "HotpotQA" : "SQuAD 2.0", p->url);
+	if (hotpot ? read_hotpot(s, r->index, &found) : read_squad(s, r->index, &found, &article))
+		return rk_fail(e, RK_EFAIL, "%s: is not %s as published at %s", path, hotpot ? "HotpotQA" : "SQuAD 2.0", t->url);
 	if (!found)
 		return 1;
 	s->doc = malloc((size_t)s->n_doc * sizeof *s->doc);

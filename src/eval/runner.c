@@ -87,10 +87,10 @@ out:
 	return rc;
 }
 
-int rk_runner_count(void *runner, const rk_example *x)
+int rk_runner_count(void *runner, const rk_example *x, rk_err *e)
 {
 	struct prompt p;
-	int n = make_prompt(runner, x, &p, NULL) ? -1 : p.n;
+	int n = make_prompt(runner, x, &p, e) ? -1 : p.n;
 
 	prompt_free(&p);
 	return n;

@@ -1,7 +1,8 @@
 /* runner.h: one example, or one window of a text, through every lane of an engine; what came of it as a JSON record.
  *
  * A record holds what was asked, and per policy the reply, its score and what it cost.  Everything that depends on the machine
- * and not on the question is in its `timing`, so that records are equal wherever they were made.  docs/EVAL.md lists the fields.
+ * and not on the question is in its `timing`, so that CPUs make equal records (a GPU rounds otherwise).  docs/EVAL.md lists the
+ * fields.
  * Runs on the thread that reads the engine's events.
  */
 #ifndef RK_EVAL_RUNNER_H
@@ -16,8 +17,8 @@ typedef struct rk_runner {
 	bool after;		/* policies select before they see the question */
 } rk_runner;
 
-/* The ->count of a rk_task_env whose ctx is a rk_runner.  -1: no memory. */
-int rk_runner_count(void *runner, const rk_example *x);
+/* The ->count of a rk_task_env whose ctx is a rk_runner. */
+int rk_runner_count(void *runner, const rk_example *x, rk_err *e);
 
 /* New record in *record: {"prompt_sha256", "prompt_tokens", "answer", "data", "policies": [...], "timing"}.  1 when the engine was
  * stopped: there is no record then. */

@@ -1,4 +1,4 @@
-/* task.c: what all tasks share: the list of suites, sizing, and pieces of text.  See task.h. */
+/* task.c: what all tasks share: the list of suites, and sizing.  See task.h. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -24,9 +24,9 @@ static int try_size(const rk_task_env *env, int n, rk_build_fn build, void *ctx,
 	rk_example_free(x);
 	if (build(ctx, n, x, e))
 		return -1;
-	int prompt = env->count(env->ctx, x);
+	int prompt = env->count(env->ctx, x, e);
 	if (prompt < 0)
-		return rk_fail(e, RK_ENOMEM, "no memory to count the tokens of an example");
+		return -1;
 	*size = prompt + x->max_new;
 	return 0;
 }

@@ -29,11 +29,14 @@ void rk_example_free(rk_example *x);
 typedef struct rk_task_env {
 	uint64_t seed;
 	int length;			/* tokens that prompt, chat template and reply may take together; 0: the task's own size */
-	int (*count)(void *ctx, const rk_example *x);	/* tokens of the prompt as the model will see it, template and prefix included */
+	/* Tokens of the prompt as the model will see it, template and prefix included; -1 when that failed. */
+	int (*count)(void *ctx, const rk_example *x, rk_err *e);
 	void *ctx;
 	const char *data_dir;		/* files of the tasks that read some; NULL: not given */
 	const char *haystack;		/* file with the essays of RULER's niah tasks; NULL: not given */
 } rk_task_env;
+
+enum { RK_TASK_FILES = 3 };
 
 typedef struct rk_task {
 	const char *suite, *name;	/* `refreshkv eval SUITE --task NAME` */
@@ -43,6 +46,8 @@ typedef struct rk_task {
 	int (*make)(const struct rk_task *t, const rk_task_env *env, int index, rk_example *x, rk_err *e);
 	/* Score of a reply in [0, 1].  *detail (may stay NULL) goes into the record: what was right, precision, recall ... */
 	double (*score)(const rk_example *x, const char *reply, json_t **detail);
+	const char *file[RK_TASK_FILES];	/* what it reads below data_dir; NULL: no more */
+	const char *url;		/* where those files are from */
 	const void *spec;		/* what variants of one make/score differ in */
 	const char *refused;		/* why it cannot be run here; NULL: it can.  make and score are not called then */
 } rk_task;

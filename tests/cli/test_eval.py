@@ -69,6 +69,8 @@ def test_table_and_csv(refreshkv, small, whole, tmp_path):
     r = needle(refreshkv, small, "--json", whole[0], "--csv", "-")	# all there: nothing is run
     rows = list(csv.DictReader(io.StringIO(r.stdout.decode())))
     _, recs = records(whole[0])
+    svg = needle(refreshkv, small, "--json", whole[0], "--svg", "-")
+    assert ET.fromstring(svg.stdout).tag.endswith("svg") and svg.stderr.decode() == whole[1]
     assert len(rows) == 12 and [int(row["bytes_read"]) for row in rows] == [p["bytes_read"] for rec in recs for p in rec["policies"]]
     assert r.stderr.decode() == whole[1]
 
@@ -122,6 +124,7 @@ def test_shards_merge(refreshkv, small, whole, tmp_path):
     strip = lambda p: [re.sub(rb',"timing":.*', b"", line) for line in p.read_bytes().splitlines()]
     assert strip(path) == strip(whole[0])
     assert "passkey@900" in table
+    assert "1 of 2 shards missing" in one_line(refreshkv("eval", "merge", "-", f"{path}.2"), 2)
     before = path.read_bytes()
     needle(refreshkv, small, "--json", path)	# a merged file is a results file: all is there
     assert path.read_bytes() == before
@@ -133,6 +136,9 @@ def test_mpi_environment(refreshkv, small, tmp_path):
     for rank in range(3):
         needle(refreshkv, small, "--json", path, "--mpi", env={"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "3"})
     header, recs = records(tmp_path / "r.jsonl.2")
+    for rank, size in ("0", "0"), ("3", "3"):
+        r = refreshkv(*NEEDLE, "-m", small, "--json", path, "--mpi", env={"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": size})
+        assert f"RANK={rank}" in one_line(r, 2)
     assert header["shard"] == [2, 3] and [(r["length"], r["index"]) for r in recs] == [(600, 1), (900, 1)]
 
 
@@ -213,6 +219,33 @@ def test_longproc(refreshkv, small, tmp_path):
         assert all(p["score"] == 0 and set(p["detail"]) == {"accuracy", "partial_accuracy", "extraction_rate"} for p in r["policies"])
 
 
+def path_data(folder, sizes):
+    """LongProc's folder with one task, an item per number of words."""
+    (folder / "path_traversal").mkdir(parents=True, exist_ok=True)
+    (folder / "path_traversal" / "prompts.yaml").write_text("USER_PROMPT: |-\n  {city_context}\n  Go from {src_city} to {dst_city}.")
+    items = [{"context_nl": "road " * n, "question_repr": ["A", "B"], "answer_nl": "From A."} for n in sizes]
+    (folder / "path_traversal" / "path_traversal_0.5k.json").write_text(json.dumps(items))
+    return ["eval", "longproc", "-q", "--task", "path_traversal_0.5k", "--data", folder, "-n", str(len(sizes))]
+
+
+def test_too_long_is_noticed_first(refreshkv, small, tmp_path):
+    """Any item that the context does not hold ends the run before the first one is run."""
+    path = tmp_path / "r.jsonl"
+    args = path_data(tmp_path / "data", [5, 5, 2000, 5])
+    assert re.search(r"path_traversal_0.5k, example [0-3]: prompt and reply take \d+ tokens, 1024 of them.* holds 2048",
+                     one_line(refreshkv(*args, "-m", small, "--json", path), 2))
+    assert records(path)[1] == []
+
+
+def test_data_is_known_by_what_it_holds(refreshkv, small, tmp_path):
+    """The same files elsewhere are the same run; others under the same path are not."""
+    path = tmp_path / "r.jsonl"
+    refreshkv.ok(*path_data(tmp_path / "a", [5, 9]), "-m", small, "--json", path)
+    refreshkv.ok(*path_data(tmp_path / "b", [5, 9]), "-m", small, "--json", path)
+    args = path_data(tmp_path / "b", [5, 10])
+    assert "data_sha256" in one_line(refreshkv(*args, "-m", small, "--json", path), 2)
+
+
 BAD = [
     (["eval", "score", "vt"], 2, "score TASK FILE"),
     (["eval", "needle", "--predictions", "x"], 2, "ruler"),
@@ -234,7 +267,13 @@ BAD = [
     (["eval", "needle", "--shard", "3/2", "--json", "x"], 2, "3/2"),
     (["eval", "needle", "--shard", "1/2"], 2, "--json"),
     (["eval", "needle", "--shard", "1/2", "--json", "x", "--csv", "y"], 2, "merge"),
+    (["eval", "needle", "--shard", "1/99999999999", "--json", "x"], 2, "1/99999999999"),
+    (["eval", "needle", "--shard", "1/2x", "--json", "x"], 2, "1/2x"),
     (["eval", "needle", "--mpi"], 2, "OMPI_COMM_WORLD_RANK"),
+    (["eval", "needle", "--json", "-"], 2, "--json -"),
+    (["eval", "needle", "--csv", "-", "--svg", "-"], 2, "only one"),
+    (["eval", "ruler", "--task", "qa_1", "--data", "/nowhere"], 1, "squad.json: cannot read: No such file or directory; get it from https"),
+    (["eval", "longproc", "--data", "/nowhere"], 1, "princeton-pli"),
     (["eval", "merge", "out"], 2, "merge OUT SHARD"),
     (["eval", "merge", "-", "/nowhere.1"], 1, "/nowhere.1"),
 ]
@@ -255,11 +294,11 @@ def test_other_parameters_are_refused(refreshkv, small, whole):
     assert "bad.jsonl:3" in one_line(refreshkv(*NEEDLE, "-m", small, "--json", bad), 1)
 
 
-@pytest.mark.parametrize("suite", ["ppl", "needle", "ruler", 5])
-def test_strange_results_file(refreshkv, suite, tmp_path):
+@pytest.mark.parametrize("suite,tokens", [("ppl", 4294967296), ("ppl", -1), ("needle", 0), ("ruler", 0), (5, 0)])
+def test_strange_results_file(refreshkv, suite, tokens, tmp_path):
     """A file that says it is one, and lacks everything: nothing is known, nothing breaks."""
     path = tmp_path / "r.jsonl"
-    header = {"refreshkv_eval": 1, "suite": suite, "policies": ["a", 7, "b"], "names": [], "tasks": ["t"], "lengths": ["x"], "baseline": -4}
+    header = {"refreshkv_eval": 1, "suite": suite, "policies": ["a", 7, "b"], "names": [], "tasks": ["t"], "lengths": ["x"], "baseline": -4, "eval": tokens}
     rec = {"group": 0, "task": "t", "length": 1, "index": 0}
     lines = [header, rec, {**rec, "index": 1, "policies": [{"policy": "a", "kl": 1, "nll": [None, 2]}, 3], "timing": 4, "data": {"depth": "deep"}}]
     path.write_text("".join(json.dumps(x) + "\n" for x in lines))

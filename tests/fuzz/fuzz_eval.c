@@ -33,9 +33,9 @@ enum { N_READ = sizeof reads / sizeof *reads, N_SCORE = sizeof scores / sizeof *
 
 static char dir[] = "/tmp/rk_fuzz_eval_XXXXXX", essays[64];
 
-static int count(void *ctx, const rk_example *x)
+static int count(void *ctx, const rk_example *x, rk_err *e)
 {
-	(void)ctx;
+	(void)ctx, (void)e;
 	return (int)((strlen(x->context) + strlen(x->question) + strlen(x->prefix)) / 4);
 }
 
@@ -89,7 +89,7 @@ static void read_file(int i, const uint8_t *data, size_t size)
 	for (int index = 0; index < 2; index++) {
 		if (t->make(t, &env, index, &x, &e))
 			continue;
-		if (env.length && count(NULL, &x) + x.max_new > env.length)
+		if (env.length && count(NULL, &x, NULL) + x.max_new > env.length)
 			abort();
 		rk_example_free(&x);
 	}
