@@ -235,6 +235,8 @@ static void test_travel_planning(void **state)
 	reference(&x, 16, "wrong", got);
 	check("travel_planning_2k", &x, got, 0, "partial_accuracy", 13. / 70, 0);
 	check("travel_planning_2k", &x, "", 0, "partial_accuracy", 0, 0);
+	check("travel_planning_2k", &x, "<Plan>\n**Day 1-2147483647:** Visit A.\n**Day 2147483647:** Fly from A to B.\n**Day 99999999999:** Fly from B "
+	      "to C.\n</Plan>", 0, "partial_accuracy", 0, 1);
 	rk_example_free(&x);
 }
 

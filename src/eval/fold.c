@@ -58,7 +58,11 @@ char *rk_fold_lower(const char *s)
 		else
 			fwrite(b, 1, (size_t)utf8proc_encode_char(utf8proc_tolower(c), b), f);
 	}
-	return fclose(f) ? NULL : out;
+	if (fclose(f)) {
+		free(out);
+		return NULL;
+	}
+	return out;
 }
 
 static void drop_marks(char *s, const char *also)

@@ -330,6 +330,14 @@ struct stays {
 	int day[MAX_FLIGHT + 1], n;	/* days in it */
 };
 
+/* Digits as a day; those beyond all trips are one. */
+static int day_of(const char *digits)
+{
+	long n = strtol(digits, NULL, 10);
+
+	return n < 1000000 ? (int)n : 1000000;
+}
+
 /* The cities of a plan and how long it stays in each: from its flights, and the last day that a visit names. */
 static void read_plan(char *plan, struct stays *s)
 {
@@ -339,16 +347,16 @@ static void read_plan(char *plan, struct stays *s)
 	s->n = 0;
 	for (int i = 0; text && i < n_line; i++) {
 		if (match("European cities for ([0-9]+) days", text[i], g))
-			total = atoi(g[0]);
+			total = day_of(g[0]);
 		if (match("([0-9]+)-([0-9]+)", text[i], g)) {
-			last = atoi(g[1]);
+			last = day_of(g[1]);
 			if (last == total)
 				break;
 		}
 		if (n_flight < MAX_FLIGHT && match(".*Day ([0-9]+).*from (\\w+) to (\\w+)", text[i], g)) {
 			if (n_flight == 0)
 				strcpy(s->city[0], g[1]);
-			flight[n_flight++] = atoi(g[0]);
+			flight[n_flight++] = day_of(g[0]);
 			strcpy(s->city[n_flight], g[2]);
 		}
 	}

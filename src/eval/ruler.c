@@ -53,15 +53,11 @@ static int build(void *ctx, int n, rk_example *x, rk_err *e)
 static int make(const rk_task *t, const rk_task_env *env, int index, rk_example *x, rk_err *e)
 {
 	const rk_ruler_spec *spec = t->spec;
-	rk_task_env sized = *env;
-
-	if (sized.length == 0)
-		sized.length = RK_RULER_LENGTH;
 	rk_ruler r = { .task = t, .spec = spec, .env = env, .seed = rk_rng_stream(env->seed, (uint64_t)index), .index = index,
-	               .length = sized.length };
+	               .length = env->length };
 	*x = (rk_example){ 0 };
 	int rc = spec->kind->open(&r, e);
-	if (rc == 0 && (rc = rk_task_fit(&sized, spec->kind->least, build, &r, x, e)) == 0)
+	if (rc == 0 && (rc = rk_task_fit(env, spec->kind->least, build, &r, x, e)) == 0)
 		x->max_new = spec->kind->max_new;	/* the official limit, whatever room is left */
 	if (rc)
 		rk_example_free(x);

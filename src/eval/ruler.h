@@ -11,7 +11,6 @@
 #include "eval/given.h"
 
 #define RK_RULER_NOISE "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
-#define RK_RULER_LENGTH 4096	/* the smallest of the official lengths, where none is given */
 
 typedef struct rk_ruler rk_ruler;
 

@@ -28,7 +28,7 @@ void rk_example_free(rk_example *x);
 /* What makes an example: the same values give the same example, byte for byte. */
 typedef struct rk_task_env {
 	uint64_t seed;
-	int length;			/* tokens that prompt, chat template and reply may take together; 0: the task's own size */
+	int length;			/* tokens that prompt, chat template and reply may take together; 0 (longproc only): the task's own size */
 	/* Tokens of the prompt as the model will see it, template and prefix included; -1 when that failed. */
 	int (*count)(void *ctx, const rk_example *x, rk_err *e);
 	void *ctx;
