@@ -8,9 +8,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cmd/doc.h"
 #include "cmd/eval_plan.h"
 #include "cmd/eval_report.h"
@@ -21,7 +23,8 @@
 #include "eval/summary.h"
 #include "eval/text.h"
 
-#define TTY_COLUMNS 79		/* of the line of progress on a terminal */
+#define TTY_COLUMNS 79		/* of the line of progress on a terminal that does not say how wide it is */
+#define TTY_NS 200000000	/* between two lines of progress there: sums over all records are not for free */
 #define PROGRESS_NS 15000000000	/* between two lines of progress where stderr is no terminal */
 
 static const rk_opt rows[] = {
@@ -215,6 +218,13 @@ static int make_record(struct eval *v, int task, int length, int index, json_t *
 	return rc;
 }
 
+static int tty_columns(void)
+{
+	struct winsize w;
+
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : TTY_COLUMNS;
+}
+
 /* One line: rewritten in place on a terminal, now and then elsewhere. */
 static void show_progress(struct eval *v)
 {
@@ -223,7 +233,7 @@ static void show_progress(struct eval *v)
 	char line[700], running[600];
 	size_t at = 0;
 
-	if (v->o.quiet || (!tty && now - v->shown_ns < PROGRESS_NS))
+	if (v->o.quiet || (v->shown_ns && now - v->shown_ns < (tty ? TTY_NS : PROGRESS_NS)))
 		return;
 	v->shown_ns = now;
 	double left = (double)(now - v->start_ns) * 1e-9 / (double)v->made * (double)(v->total - v->done);
@@ -231,8 +241,9 @@ static void show_progress(struct eval *v)
 	at += (size_t)snprintf(line, sizeof line, "%ld/%ld, %.0f %s left; ", v->done, v->total, left < 90 ? left : left / 60,
 	                       left < 90 ? "s" : "min");
 	snprintf(line + at, sizeof line - at, "%s", running);
+	int wide = tty_columns(), len = (int)strlen(line);
 	if (tty)
-		fprintf(stderr, "\r%-*.*s", TTY_COLUMNS, TTY_COLUMNS, line);
+		fprintf(stderr, "\r%.*s\033[K", (int)rk_utf8_complete(line, (size_t)(len < wide ? len : wide)), line);
 	else
 		fprintf(stderr, "%s\n", line);
 }
@@ -350,7 +361,7 @@ static int run_all(struct eval *v, rk_err *e)
 			for (int l = 0; l < v->plan.n_length && !rc; l++)
 				rc = run_cell(v, g, t, v->plan.length[l], &ordinal, e);
 	if (!v->o.quiet && isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%*s\r", TTY_COLUMNS, "");
+		fputs("\r\033[K", stderr);
 	return rc;
 }
 
@@ -358,8 +369,6 @@ static int run_all(struct eval *v, rk_err *e)
 
 static int check_outputs(const struct eval *v, rk_err *e)
 {
-	if (v->o.predictions && strcmp(v->plan.suite, "ruler"))
-		return rk_fail(e, RK_EUSAGE, "--predictions writes RULER's files: it goes with eval ruler only");
 	if (v->o.json && !strcmp(v->o.json, "-"))
 		return rk_fail(e, RK_EUSAGE, "--json -: results are a file that a later run goes on with, not standard output");
 	if (v->plan.n_shard > 1 && (v->o.predictions || v->o.csv || v->o.svg))
@@ -401,29 +410,37 @@ static int write_prediction(const struct eval *v, int policy, int task, int leng
 	return 0;
 }
 
-/* The file of one policy, task and length; the examples are made again for their text. */
-static int write_file(struct eval *v, int policy, int task, int length, rk_err *e)
+static int open_prediction(const struct eval *v, int policy, int task, int length, rk_out *out, rk_err *e)
 {
 	char dir[RK_PATH_MAX], path[RK_PATH_MAX];
-	rk_out out = { 0 };
-	int rc = 0;
 
 	if (prediction_dir(v, policy, length, dir, e))
 		return -1;
 	if (snprintf(path, sizeof path, "%s/%s.jsonl", dir, v->plan.task_name[task]) >= (int)sizeof path)
 		return rk_fail(e, RK_EFAIL, "%.200s: too long", dir);
-	if (rk_out_open(&out, path, e))
-		return -1;
+	return rk_out_open(out, path, e);
+}
+
+/* The files of one task and length, one per policy; the examples, which take long, are made again once for their text. */
+static int write_files(struct eval *v, int task, int length, rk_err *e)
+{
+	rk_out *out = calloc((size_t)v->plan.n_policy, sizeof *out);
+	int n = v->plan.n_policy, rc = out ? 0 : rk_fail(e, RK_ENOMEM, "no memory for %d files", n);
+
+	for (int p = 0; p < n && rc == 0; p++)
+		rc = open_prediction(v, p, task, length, &out[p], e);
 	for (int i = 0; i < rk_eval_plan_n(&v->plan, task) && rc == 0; i++) {
 		rk_example x = { 0 };
 		rc = make_example(v, task, length, i, &x, e);
-		if (rc == 0)
-			rc = write_prediction(v, policy, task, length, i, &x, &out, e);
+		for (int p = 0; p < n && rc == 0; p++)
+			rc = write_prediction(v, p, task, length, i, &x, &out[p], e);
 		rk_example_free(&x);
 	}
-	if (rc >= 0)
-		rc = rk_out_commit(&out, e);
-	rk_out_discard(&out);
+	for (int p = 0; p < n && rc >= 0; p++)
+		rc = rk_out_commit(&out[p], e);
+	for (int p = 0; out && p < n; p++)
+		rk_out_discard(&out[p]);
+	free(out);
 	return rc;
 }
 
@@ -431,11 +448,10 @@ static int write_predictions(struct eval *v, rk_err *e)
 {
 	if (open_engine(v, 0, e))
 		return -1;
-	for (int p = 0; p < v->plan.n_policy; p++)
-		for (int t = 0; t < v->plan.n_task; t++)
-			for (int l = 0; l < v->plan.n_length; l++)
-				if (write_file(v, p, t, v->plan.length[l], e))
-					return -1;
+	for (int t = 0; t < v->plan.n_task; t++)
+		for (int l = 0; l < v->plan.n_length; l++)
+			if (write_files(v, t, v->plan.length[l], e))
+				return -1;
 	return 0;
 }
 
@@ -538,10 +554,41 @@ done:
 	return rc;
 }
 
+/* Options are refused where they would do nothing. */
+static int check_options(const struct eval *v, rk_err *e)
+{
+	static const char suites[] = "a suite", tasks[] = "chain-of-key, needle, ruler and longproc", ppl[] = "ppl", files[] = "ruler and longproc",
+	                  ruler[] = "ruler", tables[] = "a suite and merge";
+	const rk_eval_opts *o = &v->o;
+	const char *what = v->operand.v[0];
+	bool merge = !strcmp(what, "merge"), is_ppl = !strcmp(what, "ppl"), is_ruler = !strcmp(what, "ruler");
+	bool suite = !merge && strcmp(what, "list") && strcmp(what, "score");
+	const struct { const char *name; bool given; const char *with; } row[] = {
+		{ "task", o->task.n, suites }, { "length", o->length, suites }, { "examples", o->examples, tasks }, { "seed", o->seed, tasks },
+		{ "question", o->question != RK_QUESTION_INSIDE, tasks }, { "policy", o->policy.n, suites }, { "sweep", o->sweep.n, suites },
+		{ "offset", strcmp(o->offset, "0"), ppl }, { "eval", o->eval != 256, ppl }, { "data", o->data, files },
+		{ "haystack", o->haystack, ruler }, { "json", o->json, suites }, { "csv", o->csv, tables }, { "svg", o->svg, tables },
+		{ "shard", o->shard, suites }, { "mpi", o->mpi, suites }, { "predictions", o->predictions, ruler },
+	};
+
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		const char *with = row[i].with;
+		bool fits = with == suites ? suite : with == tasks ? suite && !is_ppl : with == ppl ? is_ppl : with == ruler ? is_ruler :
+		            with == files ? is_ruler || !strcmp(what, "longproc") : suite || merge;
+		if (row[i].given && !fits)
+			return rk_fail(e, RK_EUSAGE, "--%s does nothing for eval %.64s: it goes with %s", row[i].name, what, with);
+	}
+	if (!strcmp(what, "list") && v->operand.n > 1)
+		return rk_fail(e, RK_EUSAGE, "unexpected operand '%.128s' of eval list", v->operand.v[1]);
+	return 0;
+}
+
 static int run_operand(struct eval *v, rk_err *e)
 {
 	const char *what = v->operand.v[0];
 
+	if (check_options(v, e))
+		return -1;
 	if (!strcmp(what, "list")) {
 		list_tasks(stdout);
 		return rk_out_flush(stdout, "standard output", e);

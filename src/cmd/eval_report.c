@@ -198,7 +198,7 @@ void rk_eval_running(const rk_records *r, char *out, size_t size)
 static void csv_text(FILE *f, const char *s)
 {
 	fputc('"', f);
-	for (; *s; s++)
+	for (; s && *s; s++)
 		fputs(*s == '"' ? "\"\"" : (char[]){ *s, '\0' }, f);
 	fputc('"', f);
 }
@@ -222,9 +222,13 @@ static void csv_row(FILE *f, const json_t *rec, const json_t *reply, size_t at)
 	double sum = 0;
 	size_t i;
 
+	json_t *answer = json_object_get(rec, "answer");
+	char *answers = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+
 	csv_text(f, json_string_value(json_object_get(rec, "task")));
 	csv_value(f, json_object_get(rec, "length"));
 	csv_value(f, json_object_get(rec, "index"));
+	csv_value(f, json_object_get(rec, "group"));
 	csv_value(f, json_object_get(reply, "policy"));
 	for (i = 0; i < sizeof of_reply / sizeof *of_reply; i++)
 		csv_value(f, json_object_get(reply, of_reply[i]));
@@ -236,7 +240,12 @@ static void csv_row(FILE *f, const json_t *rec, const json_t *reply, size_t at)
 	csv_value(f, json_array_get(json_object_get(json_object_get(rec, "timing"), "ms_per_token"), at));
 	csv_value(f, json_object_get(rec, "prompt_tokens"));
 	csv_value(f, json_object_get(rec, "prompt_sha256"));
+	csv_value(f, json_object_get(reply, "reply"));
+	fputc(',', f);
+	if (answers)
+		csv_text(f, answers);
 	fputc('\n', f);
+	free(answers);
 }
 
 void rk_eval_csv(const rk_records *r, FILE *f)
@@ -244,8 +253,8 @@ void rk_eval_csv(const rk_records *r, FILE *f)
 	json_t *rec, *reply;
 	size_t i, at;
 
-	fprintf(f, "task,length,index,policy,score,garbled,end,tokens,steps,layer_steps,full_layer_steps,bytes_read,bytes_vanilla,kl,"
-	        "same_top1,mean_nll,ms_per_token,prompt_tokens,prompt_sha256\n");
+	fprintf(f, "task,length,index,group,policy,score,garbled,end,tokens,steps,layer_steps,full_layer_steps,bytes_read,bytes_vanilla,kl,"
+	        "same_top1,mean_nll,ms_per_token,prompt_tokens,prompt_sha256,reply,answer\n");
 	json_array_foreach(r->list, i, rec)
 		json_array_foreach(json_object_get(rec, "policies"), at, reply)
 			csv_row(f, rec, reply, at);

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from conftest import one_line
+from conftest import ROOT, one_line
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +69,8 @@ def test_table_and_csv(refreshkv, small, whole, tmp_path):
     r = needle(refreshkv, small, "--json", whole[0], "--csv", "-")	# all there: nothing is run
     rows = list(csv.DictReader(io.StringIO(r.stdout.decode())))
     _, recs = records(whole[0])
+    wanted = [(str(rec["group"]), p["reply"], rec["answer"]) for rec in recs for p in rec["policies"]]
+    assert [(row["group"], row["reply"], json.loads(row["answer"])) for row in rows] == wanted
     svg = needle(refreshkv, small, "--json", whole[0], "--svg", "-")
     assert ET.fromstring(svg.stdout).tag.endswith("svg") and svg.stderr.decode() == whole[1]
     assert len(rows) == 12 and [int(row["bytes_read"]) for row in rows] == [p["bytes_read"] for rec in recs for p in rec["policies"]]
@@ -248,7 +250,14 @@ def test_data_is_known_by_what_it_holds(refreshkv, small, tmp_path):
 
 BAD = [
     (["eval", "score", "vt"], 2, "score TASK FILE"),
-    (["eval", "needle", "--predictions", "x"], 2, "ruler"),
+    (["eval", "needle", "--predictions", "x"], 2, "--predictions does nothing for eval needle: it goes with ruler"),
+    (["eval", "merge", "-", "x", "--json", "y"], 2, "--json"),
+    (["eval", "score", "vt", "x", "--csv", "y"], 2, "--csv"),
+    (["eval", "list", "--shard", "1/2"], 2, "--shard"),
+    (["eval", "list", "x"], 2, "'x'"),
+    (["eval", "ppl", "x", "--seed", "1"], 2, "--seed"),
+    (["eval", "needle", "--eval", "5"], 2, "--eval does nothing for eval needle: it goes with ppl"),
+    (["eval", "needle", "--data", "x"], 2, "ruler and longproc"),
     (["eval", "ruler", "--length", "1600"], 2, "niah_single_2: hides its needles in essays: give --haystack FILE"),  # before any task runs
     (["eval", "longproc"], 2, "html_to_tsv_0.5k: needs --data DIR"),
     (["eval", "longproc", "--task", "pseudo_to_code_2k"], 2, "compiling and running"),
@@ -281,7 +290,7 @@ BAD = [
 
 @pytest.mark.parametrize("args,code,says", BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else None)
 def test_bad_input(refreshkv, small, args, code, says, tmp_path):
-    assert says in one_line(refreshkv(*args, *(["-m", small, "-q"] if args[1:] and args[1] not in ("merge", "score") else []), cwd=tmp_path), code)
+    assert says in one_line(refreshkv(*args, *(["-m", small, "-q"] if args[1:] and args[1] not in ("merge", "score", "list") else []), cwd=tmp_path), code)
 
 
 def test_other_parameters_are_refused(refreshkv, small, whole):
@@ -315,3 +324,33 @@ def test_default_model_finds_the_needle(refreshkv, model, tmp_path):
     for r in recs:
         vanilla, refresh = r["policies"]
         assert vanilla["score"] == refresh["score"] == 1 and refresh["bytes_read"] < 0.3 * refresh["bytes_vanilla"]
+
+
+@pytest.mark.slow
+def test_default_model_on_ruler(refreshkv, model, tmp_path):
+    """The row niah_single_1 of docs/EVAL.md at 1,024 tokens."""
+    path = tmp_path / "r.jsonl"
+    refreshkv.ok("eval", "ruler", "-q", "-m", model, "--task", "niah_single_1", "--length", "1024", "-n", "2", "--policy", "refreshkv",
+                 "--json", path)
+    _, recs = records(path)
+    assert len(recs) == 2
+    for r in recs:
+        vanilla, refresh = r["policies"]
+        assert vanilla["score"] == refresh["score"] == 1 and refresh["bytes_read"] < 0.25 * refresh["bytes_vanilla"]
+        assert r["answer"][0] in vanilla["reply"] and r["prompt_tokens"] + 128 <= 1024
+
+
+@pytest.mark.slow
+def test_default_model_ratios(refreshkv, model, tmp_path):
+    """On a page of the handbook vanilla is the measure of itself; who reads less loses something, and not everything."""
+    path = tmp_path / "r.jsonl"
+    refreshkv.ok("eval", "ppl", ROOT / "docs" / "handbook.md", "-q", "-m", model, "--length", "1024", "--eval", "64", "--offset", "0,600",
+                 "--policy", "snapkv", "--policy", "refreshkv", "--json", path)
+    _, recs = records(path)
+    nll = [sum(sum(r["policies"][lane]["nll"]) for r in recs) / sum(len(r["policies"][lane]["nll"]) for r in recs) for lane in range(3)]
+    snapkv, refresh = (math.exp(x - nll[0]) for x in nll[1:])
+    assert all(r["policies"][0]["kl"] == 0 and r["policies"][0]["same_top1"] == 1 and len(r["policies"][0]["nll"]) == 64 for r in recs)
+    assert 1 < snapkv < 2 and 1 < refresh < 2
+    out = refreshkv.ok("eval", "merge", "-", path).stdout.decode()
+    for name, ratio in ("vanilla", 1), ("snapkv", snapkv), ("refreshkv", refresh):
+        assert re.search(rf"^{name} +2 +[\d.]+ +{ratio:.4f} ", out, re.M)
