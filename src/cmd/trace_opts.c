@@ -9,7 +9,7 @@ const rk_opt rk_trace_rows[] = {
 	  .doc = "record everything that happens as a trace (docs/TRACE.md), compressed where FILE ends in .zst; see replay, stats and export" },
 	{ "trace-positions", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, positions),
 	  .doc = "record also which positions each selection kept; large" },
-	{ "trace-prompt", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, prompt), .doc = "record the prompt's token ids, not only their SHA-256" },
+	{ "trace-prompt", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, prompt), .doc = "record the prompt's token ids, not only their SHA-256 (run, compare, ppl)" },
 	{ "trace-shadow", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, shadow),
 	  .doc = "score the first policy's tokens by full attention beside it, so that the trace holds the perplexity ratio; slower" },
 	{ "force", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, force), .doc = "overwrite a trace that exists" },

@@ -39,6 +39,8 @@ FAILED, USAGE, MODEL, MEMORY = 1, 2, 3, 4
     (["compare", "-p", "x", "--follow", "last"], ["last", "first"]),
     (["compare", "-p", "x", "--follow", "text"], ["--text"]),
     (["info", "--ctx", "100", "-n", "100"], ["--ctx", "100"]),
+    (["chat", "--trace", "x.jsonl", "--trace-prompt"], ["--trace-prompt", "chat"]),
+    (["demo", "--trace", "x.jsonl", "--trace-prompt"], ["--trace-prompt", "demo"]),
 ])
 def test_usage(refreshkv, tiny, args, words):
     if args[0] in ("run", "ppl", "compare", "info"):
