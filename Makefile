@@ -157,6 +157,8 @@ $(FUZZ): LDFLAGS += -fsanitize=fuzzer
 $(BUILD)/tests/%.o: CPPFLAGS += -I. -Itests
 $(BUILD)/%_avx2.o: CFLAGS += -mavx2 -mfma -mf16c
 $(BUILD)/%_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
+# clang (the fuzz targets) does not know the pragma by which these files turn VNNI on in part
+$(BUILD)/%_avx512.o: CFLAGS += $(if $(findstring clang,$(CC)),-mavx512vnni)
 
 EMU_FLAGS = -std=c++20 -O2 -g -D_GNU_SOURCE -DRK_CUDA -Itests/cuda_emu -Isrc -Ikernels -MMD -MP -ffp-contract=off \
 	-fno-strict-aliasing -Wall -Wextra -Wno-unknown-pragmas $(EXTRA)

@@ -12,15 +12,7 @@
 
 bool bed_has_isa(enum rk_isa isa)
 {
-	switch (isa) {
-	case RK_ISA_AVX512:
-		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("f16c");
-	case RK_ISA_AVX2:
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-	default:
-		return true;
-	}
+	return isa <= rk_cpu_best_isa();
 }
 
 /* Layout: size, data, canary. */

@@ -299,7 +299,7 @@ static int sketched(const double *v, int d, int bits, double *out)
 		max = fmax(max, fabs(out[i]));
 		mean += fabs(out[i]) / dim;
 	}
-	double scale = (double)(_Float16)(bits == 2 ? mean : max / (levels / 2 - 0.5));
+	double scale = (double)rk_half_to_float(rk_float_to_half((float)(bits == 2 ? mean : max / (levels / 2 - 0.5))));
 	for (int i = 0; bits && i < dim; i++)
 		out[i] = scale * (fmin(fmax(rint(out[i] / scale - 0.5), -levels / 2), levels / 2 - 1) + 0.5);
 	return dim;

@@ -4,6 +4,7 @@
  */
 #include "cpu/cpu.h"
 
+#include <cpuid.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +16,18 @@
 
 static const char *const isa_name[] = { "scalar", "avx2", "avx512" };
 
-/* The best set that CPU and operating system support (the builtin checks both). */
-static enum rk_isa detect_isa(void)
+/* The builtin does not know the name with clang 14. */
+static bool has_f16c(void)
+{
+	unsigned a, b, c, d;
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+/* The builtin asks CPU and operating system. */
+enum rk_isa rk_cpu_best_isa(void)
 {
 	__builtin_cpu_init();
-	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
 		return RK_ISA_SCALAR;
 	if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
 	    !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
@@ -29,7 +37,7 @@ static enum rk_isa detect_isa(void)
 
 static int choose_isa(rk_cpu *c, rk_err *e)
 {
-	const enum rk_isa best = detect_isa();
+	const enum rk_isa best = rk_cpu_best_isa();
 	const char *want = getenv("RK_ISA");
 	c->isa = best;
 	if (want && *want) {

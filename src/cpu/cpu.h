@@ -27,6 +27,9 @@ typedef struct rk_cpu {
 	void *attn_scratch;		/* owned by attn_*.c and select.c: rk_cpu_attn_init / rk_cpu_attn_free */
 } rk_cpu;
 
+/* The best set that CPU and operating system support. */
+enum rk_isa rk_cpu_best_isa(void);
+
 /* Operations; signatures and meaning in backend.h. */
 void rk_cpu_embed(rk_backend *b, float *x, const int32_t *ids, int n);
 void rk_cpu_rmsnorm(rk_backend *b, float *y, const float *x, const rk_tensor *w, int n, int dim, float eps);
