@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "eval/task.h"
+#include "eval/given.h"
 
 static char dir[64];
 
@@ -240,6 +240,35 @@ static void test_travel_planning(void **state)
 	rk_example_free(&x);
 }
 
+/* A file that is kept is not read again, and gives the same examples; another one takes its place. */
+static void test_kept(void **state)
+{
+	rk_given_kept kept = { 0 };
+	rk_task_env with = env;
+	rk_example x, y;
+	rk_err e = { .msg = "" };
+
+	(void)state;
+	with.kept = &kept;
+	assert_int_equal(task("travel_planning_2k")->make(task("travel_planning_2k"), &env, 0, &x, &e), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(task("travel_planning_2k")->make(task("travel_planning_2k"), &with, 0, &y, &e), 0);
+		assert_string_equal(x.context, y.context);
+		assert_true(json_equal(x.data, y.data));
+		rk_example_free(&y);
+		json_t *root = kept.root;
+		assert_non_null(strstr(kept.path, "travel_planning_all.json"));
+		assert_int_equal(task("travel_planning_8k")->make(task("travel_planning_8k"), &with, 0, &y, &e), 0);
+		rk_example_free(&y);
+		assert_ptr_equal(kept.root, root);
+		assert_int_equal(task("countdown_0.5k")->make(task("countdown_0.5k"), &with, 0, &y, &e), 0);
+		rk_example_free(&y);
+		assert_non_null(strstr(kept.path, "countdown_0.5k.json"));
+	}
+	rk_example_free(&x);
+	rk_given_drop(&kept);
+}
+
 static void expect_error(const char *name, const rk_task_env *v, const char *part)
 {
 	rk_example x;
@@ -354,7 +383,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_html_to_tsv), cmocka_unit_test(test_path_traversal), cmocka_unit_test(test_tom_tracking),
-		cmocka_unit_test(test_countdown), cmocka_unit_test(test_travel_planning), cmocka_unit_test(test_bad_input),
+		cmocka_unit_test(test_countdown), cmocka_unit_test(test_travel_planning), cmocka_unit_test(test_kept), cmocka_unit_test(test_bad_input),
 	};
 	return cmocka_run_group_tests(tests, put_data, remove_data);
 }

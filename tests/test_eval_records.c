@@ -220,6 +220,11 @@ static void test_missing_shard(void **state)
 	not_merged(shards, 2, "one of 3 shards, the files before it are of 2");
 	shards[1] = path[2];
 	not_merged(shards, 2, "one of 1 shards");
+	assert_int_equal(truncate(path[1], 0), 0);
+	open_ok(&r, path[1], header(5, 2));
+	rk_records_close(&r);
+	shards[1] = path[1];
+	not_merged(shards, 2, "made with seed 5, the first shard with 1: shards of one run");
 	assert_int_equal(truncate(path[0], 0), 0);
 	append_text(path[0], "{\"refreshkv_eval\":1,\"shard\":[3,2]}\n");
 	not_merged(shards, 1, "shard is not");

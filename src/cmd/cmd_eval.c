@@ -17,6 +17,7 @@
 #include "cmd/eval_plan.h"
 #include "cmd/eval_report.h"
 #include "cmd/out.h"
+#include "eval/given.h"
 #include "eval/predictions.h"
 #include "eval/records.h"
 #include "eval/runner.h"
@@ -106,6 +107,7 @@ struct eval {
 	rk_engine *g;
 	int open_group;				/* which g is open for; -1: none */
 	rk_text text[RK_EVAL_MAX_TASK];		/* with ppl */
+	rk_given_kept kept;			/* the data file read last */
 	int64_t start_ns, shown_ns;
 	long done, made, total;			/* items of this shard; made: by this process */
 };
@@ -175,8 +177,8 @@ static int open_engine(struct eval *v, int group, rk_err *e)
 static int make_example(struct eval *v, int task, int length, int index, rk_example *x, rk_err *e)
 {
 	rk_runner r = { .g = v->g, .after = v->o.question == RK_QUESTION_AFTER };
-	rk_task_env env = { .seed = (uint64_t)v->o.seed, .length = length, .count = rk_runner_count, .ctx = &r, .data_dir = v->o.data,
-	                    .haystack = v->o.haystack };
+	rk_task_env env = { .seed = (uint64_t)v->o.seed, .length = length, .count = rk_runner_count, .ctx = &r, .kept = &v->kept,
+	                    .data_dir = v->o.data, .haystack = v->o.haystack };
 	rk_err why;
 
 	int rc = v->plan.task[task]->make(v->plan.task[task], &env, index, x, &why);
@@ -617,6 +619,7 @@ int rk_cmd_eval(int argc, char **argv, rk_err *e)
 	rk_records_close(&v->records);
 	rk_out_discard(&v->csv);
 	rk_out_discard(&v->svg);
+	rk_given_drop(&v->kept);
 	for (int i = 0; i < RK_EVAL_MAX_TASK; i++)
 		rk_text_free(&v->text[i]);
 	free(v);

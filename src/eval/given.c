@@ -85,16 +85,34 @@ int rk_given_text(const char *path, char **text, rk_err *e)
 	return rk_fail(e, RK_EFAIL, "%s: %s", path, why);
 }
 
-int rk_given_json(const char *path, json_t **root, rk_err *e)
+void rk_given_drop(rk_given_kept *kept)
+{
+	free(kept->path);
+	json_decref(kept->root);
+	*kept = (rk_given_kept){ 0 };
+}
+
+int rk_given_json(rk_given_kept *kept, const char *path, json_t **root, rk_err *e)
 {
 	json_error_t je;
-	FILE *f = fopen(path, "rb");
 
+	if (kept && kept->path && !strcmp(kept->path, path)) {
+		*root = json_incref(kept->root);
+		return 0;
+	}
+	FILE *f = fopen(path, "rb");
 	if (!f)
 		return rk_fail(e, RK_EFAIL, "%s: %s", path, strerror(errno));
 	*root = json_loadf(f, 0, &je);
 	fclose(f);
-	return *root ? 0 : rk_fail(e, RK_EFAIL, "%s:%d: %s", path, je.line < 1 ? 1 : je.line, je.text);
+	if (!*root)
+		return rk_fail(e, RK_EFAIL, "%s:%d: %s", path, je.line < 1 ? 1 : je.line, je.text);
+	if (kept) {
+		rk_given_drop(kept);
+		kept->path = strdup(path);	/* NULL without memory: then it is read again */
+		kept->root = json_incref(*root);
+	}
+	return 0;
 }
 
 int rk_given_jsonl(const char *path, rk_row_fn fn, void *arg, rk_err *e)

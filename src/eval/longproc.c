@@ -294,7 +294,7 @@ static int load(const rk_task *t, const rk_task_env *env, int index, rk_example 
 
 	snprintf(dir, sizeof dir, "%s/%s", env->data_dir, s->kind->name);
 	snprintf(path, sizeof path, "%s/%s", env->data_dir, t->file[0]);
-	if (rk_given_json(path, &root, e))
+	if (rk_given_json(env->kept, path, &root, e))
 		return -1;
 	int at = choose(s, root, env->seed, index), rc = 1;
 	if (!json_is_array(root))

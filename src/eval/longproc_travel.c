@@ -267,7 +267,7 @@ static int put_examples(const char *dir, char **out, rk_err *e)
 	rk_err why;
 
 	snprintf(path, sizeof path, "%s/travel_planning_icl_examples.json", dir);
-	if (rk_given_json(path, &root, e))
+	if (rk_given_json(NULL, path, &root, e))
 		return -1;
 	int rc = (f = open_memstream(out, &size)) ? 0 : rk_fail(&why, RK_ENOMEM, "no memory for it");
 	for (i = 0; rc == 0 && i < json_array_size(root); i++) {

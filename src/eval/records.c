@@ -61,30 +61,30 @@ static int keep(rk_records *r, json_t *rec, const char *name, size_t line, rk_er
 
 /* ---- headers ---- */
 
-static int differs(const char *path, const char *key, const json_t *file, const json_t *run, rk_err *e)
+static int differs(const char *path, const char *key, const json_t *file, const json_t *run, bool merging, rk_err *e)
 {
 	char *a = file ? json_dumps(file, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 	char *b = run ? json_dumps(run, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 
-	rk_fail(e, RK_EUSAGE, "%.200s: made with %s %.*s, this is %.*s: another run needs another file", path, key, SHOWN, a ? a : "absent",
-	        SHOWN, b ? b : "absent");
+	rk_fail(e, RK_EUSAGE, "%.200s: made with %s %.*s, %s %.*s%s", path, key, SHOWN, a ? a : "absent", merging ? "the first shard with" :
+	        "this is", SHOWN, b ? b : "absent", merging ? ": shards of one run differ in nothing" : ": another run needs another file");
 	free(a);
 	free(b);
 	return -1;
 }
 
 /* `names` are the policies as they were typed, which tables show; `policies` says what they are. */
-static int same_header(const char *path, const json_t *file, const json_t *run, rk_err *e)
+static int same_header(const char *path, const json_t *file, const json_t *run, bool merging, rk_err *e)
 {
 	const char *key;
 	json_t *v;
 
 	json_object_foreach((json_t *)run, key, v)
 		if (strcmp(key, "names") && !json_equal(json_object_get(file, key), v))
-			return differs(path, key, json_object_get(file, key), v, e);
+			return differs(path, key, json_object_get(file, key), v, merging, e);
 	json_object_foreach((json_t *)file, key, v)
 		if (!json_object_get(run, key))
-			return differs(path, key, v, NULL, e);
+			return differs(path, key, v, NULL, merging, e);
 	return 0;
 }
 
@@ -164,7 +164,7 @@ static int resume(rk_records *r, rk_err *e)
 	int rc = load(r, f, r->path, &header, &end, e);
 	fclose(f);
 	if (rc == 0 && header)
-		rc = same_header(r->path, header, r->header, e);
+		rc = same_header(r->path, header, r->header, false, e);
 	if (rc == 0 && (ftruncate(r->fd, end) || lseek(r->fd, end, SEEK_SET) < 0))
 		rc = rk_fail(e, RK_EFAIL, "%.200s: %s", r->path, strerror(errno));
 	if (rc == 0 && !header)
@@ -316,7 +316,7 @@ static int merge_one(rk_records *r, struct shards *s, const char *path, rk_err *
 		if (!r->header)
 			r->header = json_incref(header);
 		else
-			rc = same_header(path, header, r->header, e);
+			rc = same_header(path, header, r->header, true, e);
 	}
 	json_decref(header);
 	return rc;

@@ -178,7 +178,7 @@ static int load(rk_ruler *r, struct qa *s, rk_err *e)
 	if (!r->env->data_dir)
 		return rk_fail(e, RK_EUSAGE, "needs --data DIR with %s in it: %s", t->file[0], t->url);
 	snprintf(path, sizeof path, "%s/%s", r->env->data_dir, t->file[0]);
-	if (rk_given_json(path, &s->root, e)) {
+	if (rk_given_json(r->env->kept, path, &s->root, e)) {
 		if (e && !s->root && strlen(e->msg) + strlen(t->url) + 16 < sizeof e->msg)
 			sprintf(e->msg + strlen(e->msg), "; get it from %s", t->url);
 		return -1;

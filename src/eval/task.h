@@ -32,6 +32,7 @@ typedef struct rk_task_env {
 	/* Tokens of the prompt as the model will see it, template and prefix included; -1 when that failed. */
 	int (*count)(void *ctx, const rk_example *x, rk_err *e);
 	void *ctx;
+	struct rk_given_kept *kept;	/* (given.h) the file that the example before was read from; NULL: none is kept */
 	const char *data_dir;		/* files of the tasks that read some; NULL: not given */
 	const char *haystack;		/* file with the essays of RULER's niah tasks; NULL: not given */
 } rk_task_env;
