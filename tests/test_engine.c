@@ -621,6 +621,7 @@ static void check_lanes(void **state)
 	assert_int_equal(rk_engine_add_lane(g, "streamingllm:k=8", NULL), 0);
 	ask(g, &rec, question, 12, RK_FOLLOW_NONE);
 	assert_int_equal(rec.stats.n_lane, 2);
+	assert_int_equal(rk_engine_n_lane(g), 2);
 	same_reply(&rec, 0, &other, 0);
 	same_reply(&rec, 1, &other, 1);
 	assert_int_equal(rk_engine_drop_lane(g, 0, NULL), 0);
@@ -632,6 +633,7 @@ static void check_lanes(void **state)
 	assert_int_equal(rk_engine_add_lane(g, "vanilla", NULL), 0);	/* one too many */
 	assert_int_equal(rk_event_next(rk_engine_events(g), &ev, &payload, -1), 1);
 	assert_int_equal(ev.type, RK_EV_ERROR);
+	assert_int_equal(rk_engine_n_lane(g), RK_MAX_LANE);	/* though no session has started with them */
 	assert_int_equal(rk_engine_drop_lane(g, RK_MAX_LANE, NULL), 0);
 	assert_int_equal(rk_event_next(rk_engine_events(g), &ev, &payload, -1), 1);
 	assert_int_equal(ev.type, RK_EV_ERROR);

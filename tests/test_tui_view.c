@@ -402,12 +402,65 @@ static void keys_do_what_they_say(void **state)
 	rk_ui_free(&ui);
 }
 
+/* ---- lanes that the source has and the screen has not seen ---- */
+
+static int lanes_there, lane_dropped, lanes_added;
+static int n_lane(void *ctx) { (void)ctx; return lanes_there; }
+static int add_lane(void *ctx, const char *spec, rk_err *e) { (void)ctx; (void)spec; (void)e; lanes_added++; return 0; }
+static int drop_lane(void *ctx, int lane, rk_err *e) { (void)ctx; (void)e; lane_dropped = lane; return 0; }
+
+static int ask_again(void *ctx, const rk_said *turn, int n, int seed, rk_err *e)
+{
+	(void)ctx;
+	(void)turn;
+	(void)n;
+	(void)seed;
+	(void)e;
+	asked++;
+	return 0;
+}
+
+/* A lane whose caches had no room never started: it can be dropped all the same, and counts. */
+static void lanes_that_never_started(void **state)
+{
+	static rk_ui ui;
+	rk_feed f = feed;
+
+	(void)state;
+	f.n_lane = n_lane;
+	f.add_lane = add_lane;
+	f.drop_lane = drop_lane;
+	f.ask_again = ask_again;
+	ui_open(&ui);
+	ui.feed = &f;
+	start(&ui.view, 1);
+	rk_view_say(&ui.view, RK_ITEM_USER, "question");
+	reply(&ui.view, 1, 3);
+	ui.view.phase = RK_PHASE_IDLE;
+	lanes_there = 2;
+	lane_dropped = -1;
+	rk_ui_drop_lane(&ui, 2);
+	assert_non_null(strstr(ui.message, "1 to 2"));
+	assert_int_equal(lane_dropped, -1);
+	rk_ui_drop_lane(&ui, 1);
+	assert_int_equal(lane_dropped, 1);
+	ui.view.phase = RK_PHASE_IDLE;
+	lanes_there = RK_LANES_SHOWN;
+	rk_ui_add_lane(&ui, "vanilla");
+	assert_int_equal(lanes_added, 0);
+	lanes_there = 1;
+	rk_ui_add_lane(&ui, "vanilla");
+	assert_int_equal(lanes_added, 1);
+	rk_ui_free(&ui);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tokens_and_steps), cmocka_unit_test(ratio), cmocka_unit_test(first_difference), cmocka_unit_test(bounded),
 		cmocka_unit_test(hostile), cmocka_unit_test(lines_grow_as_made_at_once), cmocka_unit_test(every_size_draws),
 		cmocka_unit_test(says_what_is_not_known), cmocka_unit_test(ascii_only), cmocka_unit_test(keys_do_what_they_say),
+		cmocka_unit_test(lanes_that_never_started),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

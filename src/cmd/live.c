@@ -191,6 +191,7 @@ static int stop_recording(void *ctx, rk_err *e)
 }
 
 static int set_policy(void *ctx, int lane, const char *spec, rk_err *e) { return rk_engine_set_policy(((rk_live *)ctx)->g, lane, spec, e); }
+static int n_lane(void *ctx) { return rk_engine_n_lane(((rk_live *)ctx)->g); }
 static void stop(void *ctx) { rk_engine_stop(((rk_live *)ctx)->g); }
 static void hold(void *ctx, bool paused) { rk_engine_pause(((rk_live *)ctx)->g, paused); }
 static void single_step(void *ctx) { rk_engine_single_step(((rk_live *)ctx)->g); }
@@ -222,7 +223,8 @@ void rk_live_init(rk_live *l, const char *document_name, double bandwidth, const
 	rk_tape_init(&l->tape);
 	l->feed = (rk_feed){
 		.ctx = l, .fd = rk_event_fd(rk_engine_events(l->g)), .next = next, .ask = ask, .ask_again = ask_again, .reset = reset,
-		.set_policy = set_policy, .add_lane = add_lane, .drop_lane = drop_lane, .stop = stop, .pause = hold, .single_step = single_step, .pace = pace, .token_text = token_text,
+		.set_policy = set_policy, .add_lane = add_lane, .drop_lane = drop_lane, .n_lane = n_lane, .stop = stop, .pause = hold, .single_step = single_step, .pace = pace,
+		.token_text = token_text,
 		.record = record, .stop_recording = stop_recording, .recording = trace_path,
 		.info = { .n_ctx = rk_engine_n_ctx(l->g), .weight_bytes = (double)m->weight_bytes, .bandwidth = bandwidth },
 	};

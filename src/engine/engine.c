@@ -1,7 +1,7 @@
 /* engine.c: the engine thread: takes commands, runs prefill and replies, writes events.  See engine.h.
  *
- * Shared with other threads: the command queue and the pace (under the mutex), the numbers `asked` and `stop_upto` (atomics) and the
- * event ring.  Everything else below `thread` belongs to the engine thread alone while it runs.
+ * Shared with other threads: the command queue and the pace (under the mutex), the numbers `asked`, `stop_upto` and `n_lane` (atomics)
+ * and the event ring.  Everything else below `thread` belongs to the engine thread alone while it runs.
  */
 #include "engine/engine.h"
 
@@ -51,6 +51,7 @@ struct rk_engine {
 	uint64_t seed;			/* of the next session, under lock */
 	_Atomic uint64_t asked;		/* sequence number of the last ask that was queued */
 	_Atomic uint64_t stop_upto;	/* asks up to this one are to stop */
+	_Atomic int n_lane;		/* of the session */
 
 	pthread_t thread;
 	bool running;
@@ -335,6 +336,7 @@ static int change_lanes(rk_engine *g, const struct cmd *c, rk_err *e)
 	g->session = s;
 	g->reply = r;
 	g->reply.s = &g->session;
+	atomic_store(&g->n_lane, sc.n_lane);
 	return 0;
 }
 
@@ -443,6 +445,7 @@ int rk_engine_open(rk_engine **out, const rk_engine_cfg *cfg, rk_err *e)
 	bc.max_rows = sc.chunk > RK_SHADOW_BATCH ? sc.chunk : RK_SHADOW_BATCH;
 	bc.max_pos = sc.n_ctx;
 	bc.max_lane = sc.n_lane;
+	g->n_lane = sc.n_lane;
 	if (rk_backend_open(&g->backend, g->model, &bc, e) ||
 	    rk_event_ring_init(&g->events, RING_EVENTS, RING_BYTES, !cfg->lossy_events, e) ||
 	    rk_session_init(&g->session, g->model, g->backend, &sc, e) ||
@@ -623,4 +626,5 @@ const rk_tokenizer *rk_engine_tokenizer(const rk_engine *g) { return g->tok; }
 const rk_chat_template *rk_engine_chat(const rk_engine *g) { return &g->chat; }
 const rk_backend *rk_engine_backend(const rk_engine *g) { return g->backend; }
 int rk_engine_n_ctx(const rk_engine *g) { return g->session.cfg.n_ctx; }
+int rk_engine_n_lane(const rk_engine *g) { return atomic_load(&g->n_lane); }
 rk_event_ring *rk_engine_events(rk_engine *g) { return g->events; }

@@ -65,9 +65,10 @@ int rk_engine_reset(rk_engine *g, rk_err *e);
 int rk_engine_set_policy(rk_engine *g, int lane, const char *spec, rk_err *e);
 /* One lane more, after the others, or one less.  The conversation is forgotten, as by reset: lanes share one prefill.  A change
  * that cannot be made (too many or too few lanes, no memory) is an RK_EV_ERROR and changes nothing; one that is made is told by the
- * start of the next session. */
+ * start of the next session, and by n_lane once it is carried out. */
 int rk_engine_add_lane(rk_engine *g, const char *spec, rk_err *e);
 int rk_engine_drop_lane(rk_engine *g, int lane, rk_err *e);
+int rk_engine_n_lane(const rk_engine *g);	/* any thread */
 /* Seed of the samplers from the next start of a session on. */
 void rk_engine_seed(rk_engine *g, uint64_t seed);
 /* Pace of a reply, at once and outside the queue: paused, it waits before the next step; single_step lets one more through;

@@ -169,7 +169,7 @@ void rk_ui_add_lane(rk_ui *ui, const char *spec)
 
 	if (!lanes_may_change(ui))
 		return;
-	if (ui->view.n_lane >= RK_LANES_SHOWN) {
+	if (ui->feed->n_lane(ui->feed->ctx) >= RK_LANES_SHOWN) {
 		rk_ui_complain(ui, "%d lanes are side by side already; `:lane drop N` makes room", RK_LANES_SHOWN);
 	} else if (ui->feed->add_lane(ui->feed->ctx, spec, &e)) {
 		rk_ui_complain(ui, "%s", e.msg);
@@ -185,8 +185,9 @@ void rk_ui_drop_lane(rk_ui *ui, int lane)
 
 	if (!lanes_may_change(ui))
 		return;
-	if (lane < 0 || lane >= ui->view.n_lane || ui->view.n_lane < 2) {
-		rk_ui_complain(ui, ui->view.n_lane < 2 ? "there is one lane only" : "lane drop N: 1 to %d", ui->view.n_lane);
+	int n = ui->feed->n_lane(ui->feed->ctx);
+	if (lane < 0 || lane >= n || n < 2) {
+		rk_ui_complain(ui, n < 2 ? "there is one lane only" : "lane drop N: 1 to %d", n);
 	} else if (ui->feed->drop_lane(ui->feed->ctx, lane, &e)) {
 		rk_ui_complain(ui, "%s", e.msg);
 	} else {

@@ -34,6 +34,7 @@ typedef struct rk_feed {
 	int (*set_policy)(void *ctx, int lane, const char *spec, rk_err *e);
 	int (*add_lane)(void *ctx, const char *spec, rk_err *e);	/* the session is then empty */
 	int (*drop_lane)(void *ctx, int lane, rk_err *e);
+	int (*n_lane)(void *ctx);	/* also where a session with them never started; there when add_lane is */
 	/* A recording starts over and goes at once to this share of it, or to the next token with which a text is complete: 1, or
 	 * 0 where there is none and it goes to where it was. */
 	int (*seek)(void *ctx, double frac, rk_err *e);
