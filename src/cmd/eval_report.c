@@ -180,17 +180,40 @@ int rk_eval_svg(const rk_records *r, FILE *f, rk_err *e)
 	return draw(r, f, true, e);
 }
 
+static size_t put_running(const rk_records *r, size_t policy, const char *what, char *out, size_t size)
+{
+	rk_eval_figures c = figures(r, policy, NULL, 0);
+	char b[RK_NUM];
+
+	return (size_t)snprintf(out, size, "%s%s %s", what, rk_records_text(r, "names", policy),
+	                        is_ppl(r) ? rk_num_real(b, c.ratio, 4) : rk_num_real(b, 100 * c.score, 1));
+}
+
+/* Of many policies a line holds the baseline, the best and the worst. */
 void rk_eval_running(const rk_records *r, char *out, size_t size)
 {
-	size_t at = 0;
+	size_t n = n_policy(r), base = (size_t)json_integer_value(json_object_get(r->header, "baseline")), best = n, worst = n, at = 0;
+	double top = NAN, low = NAN;
 
-	out[0] = '\0';
-	for (size_t p = 0; p < n_policy(r) && at < size; p++) {
+	for (size_t p = 0; p < n && n <= 4 && at < size; p++)
+		at += put_running(r, p, p ? ", " : "", out + at, size - at);
+	if (n <= 4)
+		return;
+	for (size_t p = 0; p < n; p++) {
 		rk_eval_figures c = figures(r, p, NULL, 0);
-		char b[RK_NUM];
-		at += (size_t)snprintf(out + at, size - at, "%s%s %s", p ? ", " : "", rk_records_text(r, "names", p),
-		                       is_ppl(r) ? rk_num_real(b, c.ratio, 4) : rk_num_real(b, 100 * c.score, 1));
+		double v = is_ppl(r) ? -c.ratio : c.score;
+		if (p == base || isnan(v))
+			continue;
+		best = !(v <= top) ? p : best;
+		top = fmax(v, top);
+		worst = !(v >= low) ? p : worst;
+		low = fmin(v, low);
 	}
+	at = put_running(r, base, "", out, size);
+	if (best < n && at < size)
+		at += put_running(r, best, ", best ", out + at, size - at);
+	if (worst < n && at < size)
+		put_running(r, worst, ", worst ", out + at, size - at);
 }
 
 /* ---- CSV ---- */

@@ -63,7 +63,7 @@ int rk_trace_dump(json_t *root, char **line, size_t *len, rk_err *e)
 	json_decref(root);
 	if (!out) {
 		free(s);
-		return rk_fail(e, RK_ENOMEM, "no memory for a line of a trace");
+		return rk_fail(e, RK_ENOMEM, "no memory for a line of JSON");
 	}
 	memcpy(out + n, "\n", 2);
 	*line = out;

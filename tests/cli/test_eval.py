@@ -160,8 +160,9 @@ def test_question_after(refreshkv, small, tmp_path, template):
 def test_groups_and_sweep(refreshkv, small, tmp_path):
     """More policies than one session holds: groups, each with the baseline."""
     path, svg = tmp_path / "r.jsonl", tmp_path / "r.svg"
-    r = refreshkv.ok("eval", "chain-of-key", "-q", "-m", small, "--length", "700", "-n", "1", "--policy", "refreshkv",
+    r = refreshkv.ok("eval", "chain-of-key", "-m", small, "--length", "700", "-n", "1", "--policy", "refreshkv",
                      "--sweep", "qc=5,10", "--sweep", "s=0.8,0.85,0.9,0.95", "--json", path, "--svg", svg)
+    assert re.match(r"1/2, \d+ s left; vanilla 0.0, best refreshkv:qc=5,s=0.8 0.0, worst refreshkv:qc=5,s=0.8 0.0\n", r.stderr.decode())
     header, recs = records(path)
     assert len(header["policies"]) == 9 and header["names"][1] == "refreshkv:qc=5,s=0.8"
     assert [len(x["policies"]) for x in recs] == [8, 2]
