@@ -110,6 +110,10 @@ static void hostile_lines_are_refused(void **state)
 		{ "{\"ev\":\"start\",\"lane\":-1,\"t\":0,\"n_prompt\":1,\"n_lane\":9,\"n_layer\":30,\"bytes\":[1,1],\"policies\":[]}", "\"n_lane\" is 9" },
 		{ "{\"ev\":\"start\",\"lane\":-1,\"t\":0,\"n_prompt\":1,\"n_lane\":1,\"n_layer\":300,\"bytes\":[1,1],\"policies\":[\"x\"]}", "in the header 30" },
 		{ "{\"ev\":\"start\",\"lane\":-1,\"t\":0,\"n_prompt\":1,\"n_lane\":2,\"n_layer\":30,\"bytes\":[1,1],\"policies\":[\"x\"]}", "array of 2" },
+		{ "{\"ev\":\"start\",\"lane\":-1,\"t\":0,\"n_prompt\":1,\"n_lane\":1,\"n_layer\":30,\"bytes\":[1,1],\"policies\":[\"/tmp/x:k=8\"]}", "entry 0 is not a policy" },
+		{ "{\"ev\":\"start\",\"lane\":-1,\"t\":0,\"n_prompt\":1,\"n_lane\":1,\"n_layer\":30,\"bytes\":[1,1],\"policies\":[\"x.yaml\"]}", "entry 0 is not a policy" },
+		{ "{\"ev\":\"start\",\"lane\":-1,\"t\":0,\"n_prompt\":1,\"n_lane\":1,\"n_layer\":30,\"bytes\":[1,1],\"policies\":[\"h2o\\nh2o\"]}", "entry 0 is not a policy" },
+		{ "{\"ev\":\"control\",\"lane\":0,\"t\":0,\"policy\":\"./x\"}", "\"policy\" is not a policy" },
 		{ "{\"ev\":\"token\",\"lane\":0,\"t\":0,\"id\":1000,\"pos\":0,\"lp\":0,\"lse\":0,\"top\":[]}", "the model has 1000" },
 		{ "{\"ev\":\"token\",\"lane\":0,\"t\":0,\"id\":1,\"pos\":0,\"lp\":0,\"lse\":0,\"top\":[1]}", "\"top\"" },
 		{ "{\"ev\":\"token\",\"lane\":0,\"t\":0,\"id\":1,\"pos\":0,\"lp\":1e300,\"lse\":0,\"top\":[]}", "\"lp\" is not a number" },
@@ -150,11 +154,17 @@ static void hostile_lines_are_refused(void **state)
 static void headers_are_checked(void **state)
 {
 	(void)state;
-	rk_trace_header h = aid_header();
+	rk_trace_header h = aid_header(), read;
 	char *line, want[256];
 	size_t len;
 	rk_trace *t;
 	rk_err e;
+	strcpy(h.policy[1], "/dev/stdin:k=8");	/* a reader would open it */
+	assert_int_equal(rk_trace_header_line(&h, &line, &len, &e), 0);
+	assert_int_equal(rk_trace_header_parse(&read, line, len, &e), -1);
+	assert_string_equal(e.msg, "\"policies\": entry 1 is not a policy in one line of fewer than 240 bytes that names no file");
+	free(line);
+	h = aid_header();
 	h.version = 2;
 	assert_int_equal(rk_trace_header_line(&h, &line, &len, &e), 0);
 	aid_write_file(line, len);

@@ -345,10 +345,10 @@ static size_t name_len(const char *spec)
 	return ext && (spec[n] == ':' || spec[n] == '\0') ? n : strcspn(spec, ":");
 }
 
-static bool is_file(const char *name)
+bool rk_policy_is_file(const char *spec)
 {
-	size_t n = strlen(name), ext = strlen(PRESET_EXT);
-	return strchr(name, '/') || (n > ext && !strcmp(name + n - ext, PRESET_EXT));
+	size_t n = name_len(spec), ext = strlen(PRESET_EXT);
+	return memchr(spec, '/', n) || (n > ext && !strncmp(spec + n - ext, PRESET_EXT, ext));
 }
 
 static int load_file(rk_policy *p, const char *path, rk_err *e)
@@ -372,7 +372,7 @@ int rk_policy_parse(rk_policy *p, const char *spec, rk_err *e)
 	name[n] = '\0';
 
 	rk_policy q = { 0 };
-	if (is_file(name)) {
+	if (rk_policy_is_file(spec)) {
 		if (load_file(&q, name, e))
 			return -1;
 	} else {

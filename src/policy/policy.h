@@ -58,6 +58,8 @@ typedef struct rk_policy {
 /* spec: "refreshkv", "refreshkv:qc=10,s=0.9,k=0.125", or "FILE.yaml[:key=value,...]" (a name with a '/' or ending in
  * .yaml).  Errors (RK_EUSAGE) name the preset, key, value and limit, and the nearest valid name. */
 int rk_policy_parse(rk_policy *p, const char *spec, rk_err *e);
+/* Does parsing this spec read a file? */
+bool rk_policy_is_file(const char *spec);
 /* Applies "key=value[,key=value...]" to an existing policy; *p is unchanged on error. */
 int rk_policy_set(rk_policy *p, const char *assignments, rk_err *e);
 /* Canonical spec: the preset and every parameter that has a meaning for it.  Parsing it gives the same policy. */

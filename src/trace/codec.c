@@ -96,8 +96,8 @@ static int take_start(const rk_trace_header *h, const json_t *root, rk_event *ev
 	for (size_t i = 0; i < n; i++) {
 		const json_t *s = json_array_get(specs, i);
 		size_t len = json_string_length(s);
-		if (!json_is_string(s) || len >= RK_SPEC_MAX)
-			return rk_fail(e, RK_EFAIL, "\"policies\": entry %zu is not a text of fewer than %d bytes", i, RK_SPEC_MAX);
+		if (!rk_trace_is_spec(s))
+			return rk_fail(e, RK_EFAIL, "\"policies\": entry %zu is not " RK_TRACE_SPEC, i, RK_SPEC_MAX);
 		memcpy(out + at, json_string_value(s), len);
 		out[at + len] = '\n';
 		at += len + 1;
@@ -596,9 +596,8 @@ static int take_text(const struct shape *s, const json_t *root, struct buf *b, r
 		return 0;
 	if (!json_is_string(v))
 		return rk_fail(e, RK_EFAIL, "\"%s\" is not a text", s->text);
-	/* Sums of the stream keep a policy's spec in a field of this size. */
-	if (s == &shapes[RK_EV_CONTROL] && n >= RK_SPEC_MAX)
-		return rk_fail(e, RK_EFAIL, "\"policy\" has %zu bytes, the limit is %d", n, RK_SPEC_MAX - 1);
+	if (s == &shapes[RK_EV_CONTROL] && !rk_trace_is_spec(v))
+		return rk_fail(e, RK_EFAIL, "\"policy\" is not " RK_TRACE_SPEC, RK_SPEC_MAX);
 	char *out = n ? grow(b, n, e) : NULL;
 	if (n && !out)
 		return -1;

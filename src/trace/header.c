@@ -184,8 +184,8 @@ static int take_policies(rk_trace_header *h, const json_t *a, rk_err *e)
 	h->n_lane = (int)n;
 	for (size_t i = 0; i < n; i++) {
 		const json_t *s = json_array_get(a, i);
-		if (!json_is_string(s) || json_string_length(s) >= RK_SPEC_MAX)
-			return rk_fail(e, RK_EFAIL, "\"policies\": entry %zu is not a text of fewer than %d bytes", i, RK_SPEC_MAX);
+		if (!rk_trace_is_spec(s))
+			return rk_fail(e, RK_EFAIL, "\"policies\": entry %zu is not " RK_TRACE_SPEC, i, RK_SPEC_MAX);
 		snprintf(h->policy[i], RK_SPEC_MAX, "%s", json_string_value(s));
 	}
 	return 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/utf8.h"
+#include "policy/policy.h"
 
 json_t *rk_trace_real(float v)
 {
@@ -107,6 +108,13 @@ int rk_trace_take_str(const json_t *root, const char *key, char *out, size_t siz
 static int digit(char c)
 {
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool rk_trace_is_spec(const json_t *v)
+{
+	const char *s = json_string_value(v);
+
+	return s && json_string_length(v) < RK_SPEC_MAX && !strchr(s, '\n') && !rk_policy_is_file(s);
 }
 
 int rk_trace_take_mask(const json_t *v, const char *key, int n, bool *bit, rk_err *e)

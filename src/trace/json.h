@@ -26,6 +26,10 @@ int rk_trace_take_int(const json_t *root, const char *key, int64_t min, int64_t 
 int rk_trace_take_float(const json_t *v, const char *key, float *out, rk_err *e);	/* null: NaN */
 /* A string shorter than size, without NUL. */
 int rk_trace_take_str(const json_t *root, const char *key, char *out, size_t size, rk_err *e);
+/* Is v a policy in one line of fewer than RK_SPEC_MAX bytes?  Not one that names a file, which whoever parses it would open;
+ * what a session writes never does. */
+bool rk_trace_is_spec(const json_t *v);
+#define RK_TRACE_SPEC "a policy in one line of fewer than %d bytes that names no file"	/* it takes RK_SPEC_MAX */
 /* A mask of at most n bits into bit[0..n). */
 int rk_trace_take_mask(const json_t *v, const char *key, int n, bool *bit, rk_err *e);
 
