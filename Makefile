@@ -44,6 +44,10 @@ EMU := $(CU:kernels/%.cu=$(BUILD)/emu/%.o) $(BUILD)/emu/emu.o $(BUILD)/emu/backe
 	$(filter $(addprefix $(BUILD)/src/,base/% model/% policy/% cache/% cpu/% engine/%),$(OBJ))
 UNIT_EMU := $(patsubst tests/cuda_emu/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/cuda_emu/test_*.c)))
 PROGRAM_EMU := $(BUILD)/tests/tool_emu
+# Four tests once more, with the intrinsics of the AVX-512 kernels written out in C (tests/avx512_emu): objects and what they replace.
+AVX512 := $(patsubst %,$(BUILD)/avx512_emu/%.o,lin attn sketch cpu aid_attn_bed skip)
+AVX512_REAL := $(patsubst %,$(BUILD)/%.o,src/cpu/lin_avx512 src/cpu/attn_avx512 src/cpu/sketch_avx512 src/cpu/cpu tests/aid_attn_bed)
+UNIT_AVX512 := $(patsubst %,$(BUILD)/tests/test_%_avx512,lin attn sketch select)
 AID := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/aid_*.c)))	# helpers that tests and benchmarks share
 UNIT := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 TOOL := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/tool_*.c)))	# programs that the command-line tests call
@@ -91,7 +95,7 @@ test-asan: model	## the same under AddressSanitizer and UndefinedBehaviorSanitiz
 	@$(MAKE) --no-print-directory asan
 	@tests/run.sh build-asan
 
-unit: $(UNIT) $(UNIT_EMU) $(TOOL) $(PROGRAM_EMU) $(BUILD)/refreshkv	## build the tests only
+unit: $(UNIT) $(UNIT_EMU) $(UNIT_AVX512) $(TOOL) $(PROGRAM_EMU) $(BUILD)/refreshkv	## build the tests only
 
 asan:	## build program and tests with the sanitizers, in build-asan/
 	@$(MAKE) --no-print-directory unit BUILD=build-asan EXTRA='$(ASAN)'
@@ -146,6 +150,9 @@ $(UNIT) $(TOOL) $(BENCH) $(FUZZ): $(BUILD)/%: $(BUILD)/%.o $(AID) $(LIB)
 $(UNIT_EMU): $(BUILD)/tests/%: $(BUILD)/tests/cuda_emu/%.o $(AID) $(EMU)
 	@echo "  LINK  $@"; $(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
+$(UNIT_AVX512): $(BUILD)/tests/%_avx512: $(BUILD)/tests/%.o $(AVX512) $(filter-out $(AVX512_REAL),$(AID) $(LIB))
+	@echo "  LINK  $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
 $(PROGRAM_EMU): $(sort $(EMU) $(filter-out $(BUILD)/src/backend/backend.o $(BUILD)/kernels/%,$(OBJ)))
 	@echo "  LINK  $@"; $(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -169,6 +176,18 @@ $(BUILD)/emu/emu.o: tests/cuda_emu/emu.cpp
 $(BUILD)/emu/backend.o: src/backend/backend.c
 	@mkdir -p $(@D); echo "  CC    $<"; $(CC) $(CPPFLAGS) -DRK_CUDA $(CFLAGS) -c -o $@ $<
 
+# No pragma may ask for real instructions.
+AVX512_FLAGS = $(CPPFLAGS) -Itests -include tests/avx512_emu/machine.h $(CFLAGS) -MT $@ -MF $(@:.o=.d) -c -o $@
+$(BUILD)/avx512_emu/%.o: src/cpu/%_avx512.c
+	@mkdir -p $(@D); echo "  CC    $< (emulated)"; sed '1s|^|#line 1 "$<"\n|; s/^#pragma GCC target.*//' $< | \
+		$(CC) -Itests/avx512_emu $(AVX512_FLAGS) -O2 $(if $(filter lin,$*),-fno-inline) -mavx2 -mfma -mf16c -Wno-psabi -x c -
+$(BUILD)/avx512_emu/cpu.o: src/cpu/cpu.c
+	@mkdir -p $(@D); echo "  CC    $< (emulated)"; $(CC) $(AVX512_FLAGS) $<
+$(BUILD)/avx512_emu/%.o: tests/%.c
+	@mkdir -p $(@D); echo "  CC    $< (emulated)"; $(CC) $(AVX512_FLAGS) $<
+$(BUILD)/avx512_emu/%.o: tests/avx512_emu/%.c
+	@mkdir -p $(@D); echo "  CC    $<"; $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
 # sm_80 and sm_90 in machine code, PTX for what comes after.  Figures of ptxas go beside the object, the compiler in front.
 $(BUILD)/kernels/%.o: kernels/%.cu
 	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) --version | sed -n 's/.*, V/nvcc /p' >$(@:.o=.ptxas); $(NVCC) -std=c++20 -O3 -lineinfo -Isrc -Ikernels -D_GNU_SOURCE -MMD -MP -MF $(@:.o=.d) \
@@ -185,5 +204,5 @@ $(BUILD)/src/base/embedded_data.o: src/base/embedded_data.S $(BUILD)/embedded.li
 $(BUILD)/embedded.list: FORCE
 	@mkdir -p $(@D); printf '\tembed "%s"\n' $(EMBEDDED) | cmp -s - $@ || printf '\tembed "%s"\n' $(EMBEDDED) > $@
 
--include $(patsubst %.o,%.d,$(OBJ) $(AID) $(EMU)) $(addsuffix .d,$(UNIT) $(TOOL) $(BENCH) $(FUZZ)) \
+-include $(patsubst %.o,%.d,$(OBJ) $(AID) $(EMU) $(AVX512)) $(addsuffix .d,$(UNIT) $(TOOL) $(BENCH) $(FUZZ)) \
 	$(UNIT_EMU:$(BUILD)/tests/%=$(BUILD)/tests/cuda_emu/%.d)
