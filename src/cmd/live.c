@@ -125,8 +125,8 @@ static int next(void *ctx, rk_event *ev, const void **payload)
 	/* a first prompt that did not fit or was cancelled leaves no session: the document goes with the next question again */
 	if ((ev->type == RK_EV_ERROR || ev->type == RK_EV_END) && ev->lane < 0 && !l->replied)
 		l->asked = false;
-	if (ev->type == RK_EV_TOKEN)
-		l->replied = true;
+	if (ev->type == RK_EV_TOKEN)	/* whatever failed before: a change of lanes does so only once the next question is out */
+		l->asked = l->replied = true;
 	if (ev->type == RK_EV_START)
 		l->relaid = false;
 	return 1;

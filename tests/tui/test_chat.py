@@ -211,6 +211,29 @@ def test_lanes_come_and_go(chat, tmp_path):
     t.wait("did you mean")
 
 
+def test_a_lane_that_cannot_be_added(chat, tmp_path):
+    """The prompt is read again without it, and what is asked next is a further turn: the document is not sent once more."""
+    document = tmp_path / "doc.txt"
+    document.write_text("lorem ipsum dolor " * 20)
+    t = chat(document, "-n", "10", "--policy", "refreshkv:k=4")
+    t.wait("Type a question")
+    ask(t, "first")
+    leave(t)
+    t.send(":lane add snapkv:window=1024\r")	# wider than a chunk of the prefill
+    t.wait("error:")
+    ready(t)
+    t.send(f":record {tmp_path}/t.jsonl\r")
+    t.wait("recording to")
+    t.send(":ask second\r")
+    t.wait("▸ second")
+    ready(t)
+    t.send(":record stop\r")
+    t.wait("recorded;")
+    events = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    read = [e["total"] for e in events if e.get("ev") == "prefill"]
+    assert read[0] > 100 and max(read[1:]) < read[0] / 2
+
+
 def test_settings_errors_name_file_and_line(term, home, tiny):
     folder = home / ".config/refreshkv"
     folder.mkdir(parents=True)
