@@ -601,6 +601,21 @@ static void check_policy_changes(void **state)
 	rk_engine_close(g);
 }
 
+/* A session that was started in tokens, as for a question asked again or a first reply that is forced, has room for further turns. */
+static void check_turn_after_ids(void **state)
+{
+	(void)state;
+	option o = { .lanes = { "refreshkv:k=8" } };
+	rk_engine *g = open_engine(&o);
+	int32_t *ids = aid_ids(40, rk_engine_model(g)->hp.n_vocab, 5);
+	assert_int_equal(rk_engine_ask_ids(g, ids, 40, 5, RK_FOLLOW_NONE, NULL, 0, NULL), 0);
+	read_until_idle(g, &rec, NULL);
+	ask(g, &rec, question, 5, RK_FOLLOW_NONE);
+	assert_true(rec.n_token[0] > 0);
+	rk_engine_close(g);
+	free(ids);
+}
+
 /* Lanes that come and go: what is then asked is answered as by an engine that was opened with them. */
 static void check_lanes(void **state)
 {
@@ -863,7 +878,7 @@ int main(void)
 		cmocka_unit_test(check_follow_text),
 		cmocka_unit_test(check_shadow),
 		cmocka_unit_test(check_policy_changes),
-		cmocka_unit_test(check_lanes), cmocka_unit_test(check_errors),
+		cmocka_unit_test(check_turn_after_ids), cmocka_unit_test(check_lanes), cmocka_unit_test(check_errors),
 		cmocka_unit_test(check_bad_engines),
 		cmocka_unit_test(check_queue),
 		cmocka_unit_test(check_pause),

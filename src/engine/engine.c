@@ -268,7 +268,7 @@ static int ask_ids(rk_engine *g, const struct cmd *c, rk_err *e)
 {
 	rk_session *s = &g->session;
 	int first = c->n - c->n_after;
-	int rc = start_session(g, c->ids, first, c->n_after + c->max_new, e);
+	int rc = start_session(g, c->ids, first, g->one_turn ? c->n_after + c->max_new : s->cfg.n_ctx, e);
 
 	for (int i = s->cfg.n_lane + s->cfg.shadow - 1; i >= 0 && !rc && c->n_after; i--) {
 		g->prefill_lane = i;
