@@ -136,8 +136,11 @@ static int reset(void *ctx, rk_err *e)
 {
 	rk_live *l = ctx;
 
+	if (rk_engine_reset(l->g, e))
+		return -1;
+	rk_tape_forget(&l->tape);
 	l->asked = l->replied = false;
-	return rk_engine_reset(l->g, e);
+	return 0;
 }
 
 /* A trace says at its start how many lanes it has. */

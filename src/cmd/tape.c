@@ -7,7 +7,16 @@
 
 void rk_tape_init(rk_tape *t)
 {
+	rk_tape_forget(t);
+	t->n_lane = t->cfg->session.n_lane;
+	for (int i = 0; i < t->n_lane; i++)
+		rk_policy_spec(&t->cfg->session.lane[i], t->spec[i]);
+}
+
+void rk_tape_forget(rk_tape *t)
+{
 	t->start.type = t->prefill.type = RK_EV_GAP;
+	t->n_token = 0;
 }
 
 /* ---- what is remembered ---- */
@@ -19,7 +28,8 @@ static void on_start(rk_tape *t, const rk_event *ev, const char *specs)
 	t->start = *ev;
 	t->prefill.type = RK_EV_GAP;
 	t->n_token = 0;
-	for (int i = 0; i < ev->start.n_lane && specs < end; i++) {
+	t->n_lane = ev->start.n_lane;
+	for (int i = 0; i < t->n_lane && specs < end; i++) {
 		const char *nl = memchr(specs, '\n', (size_t)(end - specs));
 		size_t len = (size_t)((nl ? nl : end) - specs);
 		snprintf(t->spec[i], RK_SPEC_MAX, "%.*s", (int)len, specs);
@@ -57,7 +67,7 @@ static int push_past(rk_tape *t, rk_err *e)
 
 	if (start.type != RK_EV_START)
 		return 0;
-	for (int i = 0; i < start.start.n_lane; i++)
+	for (int i = 0; i < t->n_lane; i++)
 		at += (size_t)snprintf(specs + at, sizeof specs - at, "%s\n", t->spec[i]);
 	start.size = (uint32_t)at;
 	if (rk_recorder_push(t->recorder, &start, specs, e))
@@ -73,9 +83,8 @@ int rk_tape_begin(rk_tape *t, const char *path, bool force, int *after, rk_err *
 
 	rk_trace_header_fill(&h, t->g, t->cfg, t->command, t->follow);
 	snprintf(h.document_sha256, sizeof h.document_sha256, "%s", t->document_sha256);
-	if (t->start.type == RK_EV_START)
-		h.n_lane = t->start.start.n_lane;	/* lanes may have come or gone since the engine was opened */
-	for (int i = 0; t->start.type == RK_EV_START && i < h.n_lane; i++)
+	h.n_lane = t->n_lane;	/* lanes may have come or gone since the engine was opened */
+	for (int i = 0; i < h.n_lane; i++)
 		memcpy(h.policy[i], t->spec[i], RK_SPEC_MAX);
 	h.after = *after = t->n_token;
 	if (rk_recorder_open(&t->recorder, path, force, false, &h, rk_gguf_path(rk_engine_model(t->g)->file), e)) {

@@ -22,6 +22,7 @@ typedef struct rk_tape {
 
 	/* of the session, whether it is recorded or not */
 	rk_event start, prefill;	/* the last ones; type RK_EV_GAP: none yet */
+	int n_lane;			/* since the last start; before: as the engine was opened */
 	char spec[RK_MAX_LANE][RK_SPEC_MAX];	/* policies as they are now */
 	int n_token;			/* of lane 0 */
 	bool in_reply, busy;
@@ -29,6 +30,8 @@ typedef struct rk_tape {
 
 /* g to document_sha256 are the caller's to set. */
 void rk_tape_init(rk_tape *t);
+/* The session was cleared: nothing of it is in a trace that begins from here on.  Its lanes stay. */
+void rk_tape_forget(rk_tape *t);
 /* RK_EUSAGE: path exists and force is false.  *after: how many tokens of lane 0 the session has that the trace lacks. */
 int rk_tape_begin(rk_tape *t, const char *path, bool force, int *after, rk_err *e);
 /* -1, once, when recording has stopped because of a write error. */

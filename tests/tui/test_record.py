@@ -80,6 +80,27 @@ def test_between_two_replies(chat, tmp_path):
     assert refreshkv("replay", path).returncode == 0
 
 
+def test_after_a_new_session(chat, tmp_path):
+    """What was forgotten is not in a trace that begins afterwards; a policy that was changed is."""
+    t, path = chat("-n", "20", "--policy", "refreshkv:k=4"), tmp_path / "new.jsonl"
+    t.wait("Type a question")
+    t.send("first\r")
+    t.wait("▸ first")
+    t.wait(lambda s: "ready" in s.split("\n")[0])
+    t.send("\t")
+    say(t, "set qc=3", "qc=3")
+    t.send(":new\r")
+    say(t, "record new.jsonl", lambda s: "recording to new.jsonl" in s and "after" not in s)
+    say(t, "ask second, which is longer than the first", "▸ second")
+    t.wait(lambda s: "ready" in s.split("\n")[0])
+    say(t, "record stop", "recorded;")
+    head, *events = lines(path)
+    starts = [e for e in events if e["ev"] == "start"]
+    assert "after" not in head and "qc=3" in head["policies"][0] and len(starts) == 1
+    assert starts[0]["policies"] == head["policies"]
+    assert "after" not in refreshkv("replay", path).stderr
+
+
 def test_nothing_is_overwritten(running, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("precious")
