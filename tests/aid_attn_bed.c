@@ -44,8 +44,7 @@ void bed_open(bed *b, const bed_shape *s, int prompt_cap)
 
 	*b = (bed){ .hp = { .n_layer = 2, .n_head = s->n_head, .n_kv_head = s->n_kv, .head_dim = s->d } };
 	b->c = (rk_cpu){ .b = { .hp = &b->hp, .kv_bytes = s->kv_bytes, .n_thread = s->n_thread }, .isa = s->isa,
-	                 .cfg = { .n_thread = s->n_thread, .max_rows = s->max_rows, .max_pos = s->max_pos,
-	                          .max_lane = RK_MAX_LANE },
+	                 .cfg = { .n_thread = s->n_thread, .max_rows = s->max_rows, .max_pos = s->max_pos },
 	                 .lin = &rk_lin_scalar, .attn = rk_attn_kernels_for(s->isa) };
 	assert_int_equal(rk_team_open(&b->c.team, s->n_thread, &e), 0);
 	assert_int_equal(rk_cpu_attn_init(&b->c, &e), 0);

@@ -50,7 +50,6 @@ void aid_rig_open(aid_rig *r, const aid_rig_opt *opt)
 	rk_backend_cfg bc = {
 		.device = "cpu", .n_thread = opt->n_thread ? opt->n_thread : 1, .exact = opt->exact,
 		.max_rows = chunk > RK_MAX_LANE ? chunk : RK_MAX_LANE, .max_pos = cfg.n_ctx ? cfg.n_ctx : r->m->hp.n_ctx_train,
-		.max_lane = cfg.n_lane,
 	};
 	if (rk_backend_open(&r->b, r->m, &bc, &e))
 		die("backend", e.msg);

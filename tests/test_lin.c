@@ -46,7 +46,7 @@ static int teardown(void **state)
 static rk_backend *open_cpu(const char *isa, int n_thread, bool exact)
 {
 	rk_backend_cfg cfg = {
-		.device = "cpu", .n_thread = n_thread, .exact = exact, .max_rows = MAX_ROWS, .max_pos = 64, .max_lane = 8,
+		.device = "cpu", .n_thread = n_thread, .exact = exact, .max_rows = MAX_ROWS, .max_pos = 64,
 	};
 	rk_backend *b;
 	rk_err e;
@@ -622,7 +622,7 @@ static void expect_refused(const rk_backend_cfg *cfg, const char *isa, enum rk_c
 static void test_open(void **state)
 {
 	(void)state;
-	const rk_backend_cfg good = { .device = "auto", .max_rows = 8, .max_pos = 16, .max_lane = 1 };
+	const rk_backend_cfg good = { .device = "auto", .max_rows = 8, .max_pos = 16 };
 	rk_backend_cfg c = good;
 	rk_backend *b;
 	rk_err e;

@@ -46,7 +46,6 @@ typedef struct rk_backend_cfg {
 	bool exact;		/* f32 activations and f32 cache instead of 8-bit and f16 */
 	int max_rows;		/* largest n of a call: the prefill chunk, at least RK_MAX_LANE */
 	int max_pos;		/* largest number of positions */
-	int max_lane;
 } rk_backend_cfg;
 
 typedef struct rk_backend_ops {

@@ -89,7 +89,7 @@ static int gather_model(struct facts *f, const struct opts *o, rk_err *e)
 		f->chat_err.msg[0] = '\0';
 	rk_backend_cfg cfg = {
 		.device = o->engine.device, .n_thread = o->engine.threads, .exact = o->engine.exact,
-		.max_pos = o->ctx, .max_lane = f->lanes.n_lane,
+		.max_pos = o->ctx,
 		.max_rows = o->engine.chunk > RK_MAX_LANE ? o->engine.chunk : RK_MAX_LANE,
 	};
 	if (rk_backend_open(&f->b, f->m, &cfg, e))

@@ -444,7 +444,6 @@ int rk_engine_open(rk_engine **out, const rk_engine_cfg *cfg, rk_err *e)
 		sc.chunk = RK_DEFAULT_CHUNK;
 	bc.max_rows = sc.chunk > RK_SHADOW_BATCH ? sc.chunk : RK_SHADOW_BATCH;
 	bc.max_pos = sc.n_ctx;
-	bc.max_lane = sc.n_lane;
 	g->n_lane = sc.n_lane;
 	if (rk_backend_open(&g->backend, g->model, &bc, e) ||
 	    rk_event_ring_init(&g->events, RING_EVENTS, RING_BYTES, !cfg->lossy_events, e) ||

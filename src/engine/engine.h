@@ -23,7 +23,7 @@ typedef struct rk_engine_cfg {
 	const char *model_path;
 	const char *chat_template;	/* NULL: recognise from the file */
 	bool raw;			/* no chat template: the prompt is the text as it stands */
-	rk_backend_cfg backend;		/* max_rows, max_pos, max_lane are filled in from session */
+	rk_backend_cfg backend;		/* max_rows, max_pos are filled in from session */
 	rk_session_cfg session;
 	rk_sampling sampling;
 	bool one_turn;			/* caches are sized for the prompt and one reply; otherwise for the whole context */

@@ -31,7 +31,7 @@ typedef struct rk_session {
 /* Return non-zero from on_progress to cancel. */
 typedef int (*rk_progress_fn)(void *ctx, int done, int total);
 
-/* The backend must have been opened with max_rows >= chunk and max_lane >= n_lane. */
+/* The backend must have been opened with max_rows >= chunk. */
 int rk_session_init(rk_session *s, const rk_model *m, rk_backend *b, const rk_session_cfg *cfg, rk_err *e);
 void rk_session_free(rk_session *s);
 

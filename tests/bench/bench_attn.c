@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 	static const char *const ops[] = { "decode", "partial", "refresh", "glance4", "glance3", "glance2", "prefill", "prefill+colsum" };
 	int n_thread = argc > 1 ? atoi(argv[1]) : 2, isa = argc > 2 ? atoi(argv[2]) : RK_ISA_AVX512;
 	rk_cpu c = { .b = { .hp = &hp, .kv_bytes = 2, .n_thread = n_thread }, .isa = (enum rk_isa)isa,
-	             .cfg = { .max_rows = CHUNK, .max_pos = 8192, .max_lane = 1 },
+	             .cfg = { .max_rows = CHUNK, .max_pos = 8192 },
 	             .lin = &rk_lin_scalar, .attn = rk_attn_kernels_for(isa) };
 	rk_store st = { .cap = 8192 };
 	size_t n = (size_t)N_LAYER * N_KV * 8192 * HEAD_DIM;

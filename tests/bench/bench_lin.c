@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 	rk_err e;
 	rk_model m = aid_model(576, 9, 3, 64, 64, 1536, aid_tensor(&r, RK_Q8_0, 64, 576));
 	rk_backend_cfg cfg = {
-		.device = "cpu", .n_thread = argc > 1 ? atoi(argv[1]) : 0, .max_rows = 512, .max_pos = 2048, .max_lane = 8,
+		.device = "cpu", .n_thread = argc > 1 ? atoi(argv[1]) : 0, .max_rows = 512, .max_pos = 2048,
 	};
 	if (rk_backend_open(&b, &m, &cfg, &e)) {
 		fprintf(stderr, "bench_lin: %s\n", e.msg);

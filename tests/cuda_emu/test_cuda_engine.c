@@ -33,7 +33,7 @@ static void rig_open(rig *r, const aid_rig_opt *opt, const char *device)
 		cfg.n_lane++;
 	}
 	rk_backend_cfg bc = { .device = device, .n_thread = 1, .exact = opt->exact, .max_rows = cfg.chunk,
-	                     .max_pos = cfg.n_ctx, .max_lane = cfg.n_lane };
+	                     .max_pos = cfg.n_ctx };
 	if (rk_backend_open(&r->b, r->m, &bc, &e))
 		fail_msg("%s", e.msg);
 	assert_int_equal(rk_session_init(&r->s, r->m, r->b, &cfg, &e), 0);
@@ -308,7 +308,7 @@ static void expect_error(const char *device, enum rk_code code, const char *part
 	rk_model *m;
 	rk_backend *b;
 	rk_err e;
-	rk_backend_cfg cfg = { .device = device, .n_thread = 1, .max_rows = 64, .max_pos = 128, .max_lane = 1 };
+	rk_backend_cfg cfg = { .device = device, .n_thread = 1, .max_rows = 64, .max_pos = 128 };
 	int fd = aid_tiny_memfd(&(aid_tiny){ 0 }, 1, path);
 
 	assert_int_equal(rk_model_load(&m, path, &e), 0);
@@ -326,7 +326,7 @@ static void expect_cpu(const char *part)
 	rk_model *m;
 	rk_backend *b;
 	rk_err e;
-	rk_backend_cfg cfg = { .device = "auto", .n_thread = 1, .max_rows = 64, .max_pos = 128, .max_lane = 1 };
+	rk_backend_cfg cfg = { .device = "auto", .n_thread = 1, .max_rows = 64, .max_pos = 128 };
 	int fd = aid_tiny_memfd(&(aid_tiny){ 0 }, 1, path);
 
 	assert_int_equal(rk_model_load(&m, path, &e), 0);

@@ -24,8 +24,7 @@ static const enum rk_type types[] = { RK_F32, RK_F16, RK_BF16, RK_Q4_0, RK_Q4_1,
 
 static rk_backend *open_gpu(const rk_model *m, bool exact)
 {
-	rk_backend_cfg cfg = { .device = "cuda:0", .exact = exact, .max_rows = MAX_ROWS, .max_pos = MAX_POS,
-	                      .max_lane = 2 };
+	rk_backend_cfg cfg = { .device = "cuda:0", .exact = exact, .max_rows = MAX_ROWS, .max_pos = MAX_POS };
 	rk_backend *b;
 	rk_err e;
 
