@@ -294,8 +294,9 @@ int rk_app_run(rk_feed *feed, const rk_app_cfg *cfg, rk_err *e)
 		rc = 0;
 		ui->now_ns = rk_clock_ns();
 		load_history(ui);
-		if (cfg->lead)
-			rk_view_say(&ui->view, RK_ITEM_NOTE, cfg->lead);
+		ui->lead = cfg->lead;
+		if (ui->lead)
+			rk_view_say(&ui->view, RK_ITEM_NOTE, ui->lead);
 		if (cfg->pace > 0)
 			rk_ui_pace(ui, cfg->pace);
 		ui->pace_first = cfg->pace;

@@ -73,6 +73,7 @@ typedef struct rk_ui {
 	bool dirty, quit;
 	bool interrupted;		/* the last key was Ctrl-C: another one quits */
 	char history[RK_PATH_MAX];	/* file that questions are kept in; "": none */
+	const char *lead;		/* of rk_app_cfg; borrowed */
 	char session_name[64];		/* of the last :save or --resume; "": none */
 } rk_ui;
 

@@ -170,6 +170,8 @@ void rk_ui_seek(rk_ui *ui, const char *where)
 		rk_ui_complain(ui, "%s", e.msg);
 	else if (where[0] == '/' && rc == 0)
 		rk_ui_complain(ui, "%s does not come in the rest of the recording", where + 1);
+	if (rc >= 0 && ui->lead)
+		rk_view_say(&ui->view, RK_ITEM_NOTE, ui->lead);
 	ui->cursor = ui->top = -1;
 }
 

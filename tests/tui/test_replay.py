@@ -118,3 +118,15 @@ def test_two_side_by_side(term, tmp_path):
     s = t.wait("same so far")
     assert "differs at" in s and s.count("This is RefreshKV, a powerful") == 2 and "beside" in s.split("\n")[0]
     assert s.count("the end is missing") >= 1
+
+
+def test_seeking_keeps_the_note_on_what_is_missing(term, tmp_path):
+    from .conftest import DATA
+    late = tmp_path / "late.jsonl"
+    late.write_text((DATA / "session.jsonl").read_text().replace('"policies":', '"after":5,"policies":', 1))
+    t = term("replay", late, "--speed", "0")
+    t.wait("ready")
+    end = used(t)
+    t.send(" 5")
+    t.wait(lambda s: 0 < used(t) < end)
+    assert t.settle(0.3).count("recorded after 5 tokens") == 1
