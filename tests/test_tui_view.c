@@ -117,9 +117,9 @@ static void tokens_and_steps(void **state)
 	assert_int_equal(l[3].cos, 9000);
 	assert_int_equal(l[0].cos, RK_VIEW_NO_COS);
 	assert_int_equal(rk_view_token_at(&v, 0, 0)->n_full, 1);
-	assert_int_equal(rk_view_token_of(&v, 0, 4), 0);
-	assert_int_equal(rk_view_token_of(&v, 0, 5), 1);
-	assert_int_equal(rk_view_token_of(&v, 0, 11), -1);
+	assert_int_equal(rk_view_token_of(&v, &v.item[v.n_item - 1], 0, 4), 0);
+	assert_int_equal(rk_view_token_of(&v, &v.item[v.n_item - 1], 0, 5), 1);
+	assert_int_equal(rk_view_token_of(&v, &v.item[v.n_item - 1], 0, 11), -1);
 	assert_int_equal(rk_view_token_at(&v, 0, 1)->item, 1);
 	rk_view_free(&v);
 }
@@ -237,6 +237,42 @@ static void lines_grow_as_made_at_once(void **state)
 		rk_chat_lines_free(&b);
 		rk_view_free(&v);
 	}
+}
+
+/* Lanes move up when one is dropped: what they said is not what those in their places said before. */
+static void replies_of_lanes_that_are_gone(void **state)
+{
+	static const char *const specs[] = { "vanilla\nsnapkv\nh2o\n", "snapkv\nh2o\n", "snapkv\nvanilla\n" };	/* one less, another one */
+	rk_event ev = { .type = RK_EV_START, .lane = -1, .start = { .n_prompt = 100, .n_layer = LAYERS } };
+	rk_view v;
+	size_t len;
+
+	(void)state;
+	assert_int_equal(rk_view_init(&v, 64, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		ev.start.n_lane = i ? 2 : 3;
+		ev.size = (uint32_t)strlen(specs[i]);
+		rk_view_event(&v, &ev, specs[i]);
+		for (int l = 0; l < ev.start.n_lane; l++) {
+			char text[32];
+			snprintf(text, sizeof text, "%d.%d", i, l);
+			token(&v, l, 0, 7, text);
+			end(&v, l, 1);
+		}
+		assert_int_equal(v.n_item, i + 1);
+		for (int l = 0; l < 2; l++) {
+			assert_int_equal(rk_chat_text(&v, &v.item[i], l, &len)[2], '0' + l);
+			assert_int_equal(rk_view_token_of(&v, &v.item[i], l, 0), i);
+			for (int k = 0; k < i; k++) {
+				assert_memory_equal(rk_chat_text(&v, &v.item[k], l, &len), k ? "1.0" : "0.0", 3);
+				assert_int_equal(rk_view_token_of(&v, &v.item[k], l, 0), -1);
+			}
+		}
+	}
+	/* the same lanes again, as after :new or a question asked again: what is there stays theirs */
+	rk_view_event(&v, &ev, specs[2]);
+	assert_int_equal(rk_view_token_of(&v, &v.item[2], 1, 0), 2);
+	rk_view_free(&v);
 }
 
 /* ---- the whole screen in memory ---- */
@@ -458,7 +494,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tokens_and_steps), cmocka_unit_test(ratio), cmocka_unit_test(first_difference), cmocka_unit_test(bounded),
-		cmocka_unit_test(hostile), cmocka_unit_test(lines_grow_as_made_at_once), cmocka_unit_test(every_size_draws),
+		cmocka_unit_test(hostile), cmocka_unit_test(lines_grow_as_made_at_once), cmocka_unit_test(replies_of_lanes_that_are_gone),
+		cmocka_unit_test(every_size_draws),
 		cmocka_unit_test(says_what_is_not_known), cmocka_unit_test(ascii_only), cmocka_unit_test(keys_do_what_they_say),
 		cmocka_unit_test(lanes_that_never_started),
 	};

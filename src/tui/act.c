@@ -607,7 +607,7 @@ static void click(rk_ui *ui)
 		size_t n = rk_char_next(s + at, end - at, &cp);
 		col += rk_char_width(cp);
 		if (x < col) {
-			ui->cursor = rk_view_token_of(&ui->view, ui->lane, it->text_at[ui->lane] + at);
+			ui->cursor = rk_view_token_of(&ui->view, it, ui->lane, at);
 			ui->inspect = true;
 			return;
 		}

@@ -15,6 +15,8 @@ void rk_chat_lines_free(rk_chat_lines *l)
 const char *rk_chat_text(const rk_view *v, const rk_view_item *it, int lane, size_t *len)
 {
 	if (it->kind == RK_ITEM_REPLY) {
+		if (it->past)
+			lane = 0;
 		*len = it->text_len[lane];
 		return *len ? v->lane[lane].text + it->text_at[lane] : "";
 	}

@@ -24,7 +24,7 @@ static void draw_reply_line(rk_ui *ui, rk_canvas *c, rk_rect r, int y, int lane,
 	int x = RK_CHAT_INDENT;
 
 	while (at < end) {
-		int64_t serial = rk_view_token_of(&ui->view, lane, it->text_at[lane] + at);
+		int64_t serial = rk_view_token_of(&ui->view, it, lane, at);
 		const rk_view_token *t = serial < 0 ? NULL : rk_view_token_at(&ui->view, lane, serial);
 		size_t stop = t ? t->text_at + t->text_len - it->text_at[lane] : end;
 		enum rk_role role = shade_of(ui, lane, t);

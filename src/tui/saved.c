@@ -162,7 +162,7 @@ int rk_saved_read(rk_ui *ui, const char *name, rk_err *e)
 	return rc;
 }
 
-/* Each lane's reply where there are several. */
+/* Each lane's reply where there are several; one of lanes that are gone is under no policy. */
 static void export_text(const rk_ui *ui, FILE *f, bool markdown)
 {
 	const rk_view *v = &ui->view;
@@ -174,13 +174,14 @@ static void export_text(const rk_ui *ui, FILE *f, bool markdown)
 		fprintf(f, markdown ? "- Policy: `%s`\n" : "Policy: %s\n", v->stats.lane[i].spec);
 	for (int i = 0; i < v->n_item; i++) {
 		const rk_view_item *it = &v->item[i];
-		for (int lane = 0; lane < (it->kind == RK_ITEM_REPLY && v->n_lane ? v->n_lane : 1); lane++) {
+		int n = it->kind == RK_ITEM_REPLY && !it->past && v->n_lane ? v->n_lane : 1;
+		for (int lane = 0; lane < n; lane++) {
 			const char *s = rk_chat_text(v, it, lane, &len);
 			if (it->kind == RK_ITEM_NOTE)
 				fprintf(f, markdown ? "\n*%.*s*\n" : "\n[%.*s]\n", (int)len, s);
 			else if (it->kind == RK_ITEM_USER)
 				fprintf(f, markdown ? "\n## %.*s\n" : "\n> %.*s\n", (int)len, s);
-			else if (v->n_lane > 1)
+			else if (n > 1)
 				fprintf(f, markdown ? "\n### %s\n\n%.*s\n" : "\n%s:\n%.*s\n", v->stats.lane[lane].spec, (int)len, s);
 			else
 				fprintf(f, "\n%.*s\n", (int)len, s);

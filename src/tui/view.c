@@ -137,6 +137,7 @@ void rk_view_past_reply(rk_view *v, const char *text)
 
 	if (!it)
 		return;
+	it->past = true;
 	add_text(v, &v->lane[0], text, strlen(text));
 	it->text_len[0] = v->lane[0].n_text - it->text_at[0];
 	for (int i = 0; i < RK_MAX_LANE; i++)
@@ -180,21 +181,41 @@ static bool lane_init(rk_view *v, rk_view_lane *l)
 /* Replies of other lanes than there are now: their text stays, as if from an earlier run. */
 static void make_past(rk_view *v)
 {
-	for (int i = 0; i < v->n_item; i++)
+	v->n_cut++;	/* lanes show another text */
+	for (int i = 0; i < v->n_item; i++) {
+		v->item[i].past = true;
 		for (int k = 0; k < RK_MAX_LANE; k++) {
 			v->item[i].n_token[k] = 0;
 			v->item[i].differs[k] = -1;
 			if (v->item[i].end[k] < 0)
 				v->item[i].end[k] = RK_END_TOKEN;
 		}
+	}
+}
+
+/* One may have come and another gone: as many lanes are not yet the same ones. */
+static bool same_lanes(const rk_view *v, const rk_event *ev, const char *specs)
+{
+	const char *end = specs + ev->size;
+
+	if (ev->start.n_lane != v->n_lane || ev->start.n_layer != v->n_layer)
+		return false;
+	for (int i = 0; i < v->n_lane && specs < end; i++) {
+		const char *nl = memchr(specs, '\n', (size_t)(end - specs));
+		size_t len = (size_t)((nl ? nl : end) - specs);
+		if (strlen(v->stats.lane[i].spec) != len || memcmp(v->stats.lane[i].spec, specs, len))
+			return false;
+		specs += len + (nl != NULL);
+	}
+	return true;
 }
 
 /* false: a session that cannot be shown. */
-static bool on_start(rk_view *v, const rk_event *ev)
+static bool on_start(rk_view *v, const rk_event *ev, const char *specs)
 {
 	int n_lane = ev->start.n_lane, n_layer = ev->start.n_layer;
 
-	if (n_layer != v->n_layer || n_lane != v->n_lane) {
+	if (!same_lanes(v, ev, specs)) {
 		v->n_lane = v->n_layer = 0;	/* until there is memory for it */
 		if (n_lane < 1 || n_lane > RK_MAX_LANE || n_layer < 1 || n_layer > RK_MAX_LAYER)
 			return false;
@@ -390,7 +411,7 @@ void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
 	char spec[RK_SPEC_MAX], brief[RK_SPEC_MAX];
 	rk_err ignored;
 
-	if (!plausible(v, ev) || (ev->type == RK_EV_START && !on_start(v, ev)))
+	if (!plausible(v, ev) || (ev->type == RK_EV_START && !on_start(v, ev, payload)))
 		return;
 	if (rk_stats_add(&v->stats, ev, payload, &ignored))
 		v->out_of_memory = true;
@@ -458,10 +479,11 @@ const rk_layer_occupancy *rk_view_occupancy_at(const rk_view *v, int lane, int64
 	return NULL;
 }
 
-int64_t rk_view_token_of(const rk_view *v, int lane, size_t at)
+int64_t rk_view_token_of(const rk_view *v, const rk_view_item *it, int lane, size_t at)
 {
-	if (lane >= v->n_lane)
+	if (lane >= v->n_lane || it->past)
 		return -1;
+	at += it->text_at[lane];
 	int64_t lo = rk_view_oldest(v, lane), hi = v->lane[lane].n_token - 1;
 	const rk_view_token *t;
 

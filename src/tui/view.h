@@ -64,6 +64,7 @@ enum rk_item_kind { RK_ITEM_USER, RK_ITEM_REPLY, RK_ITEM_NOTE };
 typedef struct rk_view_item {
 	enum rk_item_kind kind;
 	char *text;			/* USER, NOTE; owned */
+	bool past;			/* REPLY of other lanes than there are now, or of an earlier run: lane 0's text stands for all */
 	/* REPLY, per lane: */
 	int64_t first[RK_MAX_LANE];	/* serial of its first token */
 	int32_t n_token[RK_MAX_LANE];
@@ -109,8 +110,8 @@ const rk_view_layer *rk_view_layers_at(const rk_view *v, int lane, int64_t seria
 /* The newest snapshot that is not later than serial, [n_layer]; NULL: none. */
 const rk_layer_occupancy *rk_view_occupancy_at(const rk_view *v, int lane, int64_t serial, int64_t *taken);
 int64_t rk_view_oldest(const rk_view *v, int lane);	/* serial of the oldest token with details */
-/* The serial of the token whose text holds byte `at`; -1: none with details. */
-int64_t rk_view_token_of(const rk_view *v, int lane, size_t at);
+/* The serial of the token whose text holds byte `at` of a reply; -1: none with details. */
+int64_t rk_view_token_of(const rk_view *v, const rk_view_item *it, int lane, size_t at);
 /* The last item of a kind, -1: none. */
 int rk_view_last(const rk_view *v, enum rk_item_kind kind);
 

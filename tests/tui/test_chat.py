@@ -201,6 +201,10 @@ def test_lanes_come_and_go(chat, tmp_path):
     t.wait("recorded;")
     head = json.loads((tmp_path / "t.jsonl").read_text().split("\n")[0])
     assert len(head["policies"]) == 2
+    t.send(f":export {tmp_path}/two.md\r")
+    t.wait("exported to")
+    turns = (tmp_path / "two.md").read_text().split("\n## ")[1:]
+    assert turns[0].startswith("first") and "### " not in turns[0] and turns[1].count("### ") == 2	# the first had one lane
     t.send(":lane drop 1\r")
     t.wait("Timeline")
     ready(t)
