@@ -268,7 +268,7 @@ static json_t *file_digest(const char *path, rk_err *e)
 
 	if (!path)
 		return json_null();
-	return rk_digest_file(path, sha, e) ? NULL : json_string(sha);
+	return rk_digest_file(path, sha, NULL, e) ? NULL : json_string(sha);
 }
 
 static json_t *texts_json(const rk_eval_plan *p, rk_err *e)

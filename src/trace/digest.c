@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <nettle/sha2.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,7 @@ void rk_digest(const void *data, size_t n, char out[65])
 	finish(&c, out);
 }
 
-int rk_digest_file(const char *path, char out[65], rk_err *e)
+int rk_digest_file(const char *path, char out[65], const _Atomic bool *stop, rk_err *e)
 {
 	struct sha256_ctx c;
 	uint8_t buf[1 << 16];
@@ -37,13 +38,17 @@ int rk_digest_file(const char *path, char out[65], rk_err *e)
 
 	sha256_init(&c);
 	while (fd >= 0 && ((n = read(fd, buf, sizeof buf)) > 0 || (n < 0 && errno == EINTR)))
-		if (n > 0)
+		if (n > 0 && !(stop && atomic_load(stop)))
 			sha256_update(&c, (size_t)n, buf);
-	if (n < 0)
+		else if (n > 0)
+			break;
+	if (n > 0)
+		rk_fail(e, RK_EFAIL, "%s: stopped", path);
+	else if (n < 0)
 		rk_fail(e, RK_EFAIL, "%s: cannot read: %s", path, strerror(errno));
 	else
 		finish(&c, out);
 	if (fd >= 0)
 		close(fd);
-	return n < 0 ? -1 : 0;
+	return n ? -1 : 0;
 }

@@ -2,10 +2,12 @@
 #ifndef RK_TRACE_DIGEST_H
 #define RK_TRACE_DIGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "base/err.h"
 
 void rk_digest(const void *data, size_t n, char out[65]);
-int rk_digest_file(const char *path, char out[65], rk_err *e);
+/* stop (NULL: never): once true, -1 soon; gigabytes take their time. */
+int rk_digest_file(const char *path, char out[65], const _Atomic bool *stop, rk_err *e);
 
 #endif

@@ -30,6 +30,7 @@ struct rk_recorder {
 	rk_sink *sink;
 	rk_trace_header head;
 	char *model_path;
+	bool wait;		/* as opened */
 	int64_t t0;		/* what the trace counts time from */
 	int64_t said;		/* losses of the queue that are in the trace */
 };
@@ -42,8 +43,8 @@ static int add_header(rk_recorder *r, rk_err *e)
 	size_t len;
 	rk_err unread;
 
-	/* A model that can no longer be read leaves its digest unknown. */
-	if (r->model_path && rk_digest_file(r->model_path, r->head.model_sha256, &unread))
+	/* A model that can no longer be read leaves its digest unknown, and so does one that a user would have to wait for. */
+	if (r->model_path && rk_digest_file(r->model_path, r->head.model_sha256, r->wait ? NULL : &r->stop, &unread))
 		r->head.model_sha256[0] = '\0';
 	if (rk_trace_header_line(&r->head, &line, &len, e))
 		return -1;
@@ -134,6 +135,7 @@ int rk_recorder_open(rk_recorder **out, const char *path, bool force, bool wait,
 	if (!r)
 		return rk_fail(e, RK_ENOMEM, "%s: no memory to record", path);
 	r->head = *h;
+	r->wait = wait;
 	r->t0 = rk_clock_ns();
 	if (h->prompt) {
 		r->head.prompt = malloc(((size_t)h->n_prompt + 1) * sizeof *h->prompt);
