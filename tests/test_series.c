@@ -60,8 +60,28 @@ static void ratios_take_the_right_baseline(void **state)
 	assert_false(rk_series_has_ratio(&s, 1));
 	rk_series_free(&s);
 }
+
+static void a_given_token_is_not_the_choice(void **state)
+{
+	(void)state;
+	rk_trace_header h = aid_header();
+	rk_series s;
+	rk_event ev = { .type = RK_EV_TOKEN, .token = { .id = 5, .kl = NAN, .top_id = { 7, 5 } } };
+	rk_series_init(&s, &h);
+	assert_int_equal(rk_series_add(&s, &ev, "", NULL), 0);
+	ev.index = 1;
+	ev.token.forced = true;
+	assert_int_equal(rk_series_add(&s, &ev, "", NULL), 0);
+	assert_int_equal(s.lane[0].token[0].choice, 5);	/* sampled */
+	assert_int_equal(s.lane[0].token[1].choice, 7);
+	assert_int_equal(s.lane[0].token[1].id, 5);
+	rk_series_free(&s);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(ratios_take_the_right_baseline) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ratios_take_the_right_baseline), cmocka_unit_test(a_given_token_is_not_the_choice),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static const char *choice_text(const rk_tokenizer *t, const rk_lane_record *l, i
 	size_t len;
 	if (i >= (int64_t)l->n_token)
 		return "(end)";
-	const char *bytes = rk_token_bytes(t, rk_record_own_choice(&l->token[i]), &len);
+	const char *bytes = rk_token_bytes(t, rk_event_own_choice(&l->token[i]), &len);
 	return rk_quote(out, size, bytes, len);
 }
 

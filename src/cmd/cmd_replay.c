@@ -57,8 +57,8 @@ static const char *choice_text(const rk_lane_record *l, size_t i, char *out, siz
 	if (i >= l->n_token)
 		return "(end)";
 	const rk_event *token = &l->token[i];
-	if (rk_record_own_choice(token) != token->token.id) {
-		snprintf(out, size, "token id %d", rk_record_own_choice(token));
+	if (rk_event_own_choice(token) != token->token.id) {
+		snprintf(out, size, "token id %d", rk_event_own_choice(token));
 		return out;
 	}
 	for (size_t j = 0; j < i; j++)

@@ -53,9 +53,9 @@ struct policy {
 /* What is held against the first file. */
 struct reply {
 	char prompt_sha256[65];		/* "": not known */
-	int32_t *id;			/* [n_token] the first file's tokens; NULL for the others; owned */
+	int32_t *choice;		/* [n_token] what the first file's lane chose of itself; NULL for the others; owned */
 	size_t n_token;
-	int64_t differs;		/* first token that is not the first file's: -1: none; n_token: the shorter one ends there */
+	int64_t differs;		/* first choice that is not the first file's: -1: none; n_token: the shorter one ends there */
 };
 
 struct stats {
@@ -154,13 +154,13 @@ static int add_reply(struct stats *s, int file, const rk_series *series, rk_err 
 	r->n_token = l->n_token;
 	r->differs = -1;
 	if (file == 0) {
-		if (!(r->id = malloc((l->n_token + 1) * sizeof *r->id)))
+		if (!(r->choice = malloc((l->n_token + 1) * sizeof *r->choice)))
 			return rk_fail(e, RK_ENOMEM, "no memory for %zu tokens", l->n_token);
 		for (size_t i = 0; i < l->n_token; i++)
-			r->id[i] = l->token[i].id;
+			r->choice[i] = l->token[i].choice;
 		return 0;
 	}
-	while (at < l->n_token && at < first->n_token && l->token[at].id == first->id[at])
+	while (at < l->n_token && at < first->n_token && l->token[at].choice == first->choice[at])
 		at++;
 	if (at < l->n_token || at < first->n_token)
 		r->differs = (int64_t)at;
@@ -409,7 +409,7 @@ int rk_cmd_stats(int argc, char **argv, rk_err *e)
 		free(s.policy[i].window);
 	}
 	if (s.reply)
-		free(s.reply[0].id);
+		free(s.reply[0].choice);
 	free(s.reply);
 	free(s.policy);
 	return rc;

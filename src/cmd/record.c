@@ -116,16 +116,11 @@ const char *rk_record_end_name(enum rk_end end)
 	return name[end];
 }
 
-int32_t rk_record_own_choice(const rk_event *token)
-{
-	return token->token.forced ? token->token.top_id[0] : token->token.id;
-}
-
 int64_t rk_record_divergence(const rk_lane_record *a, const rk_lane_record *b)
 {
 	size_t n = a->n_token < b->n_token ? a->n_token : b->n_token;
 	for (size_t i = 0; i < n; i++)
-		if (rk_record_own_choice(&a->token[i]) != rk_record_own_choice(&b->token[i]))
+		if (rk_event_own_choice(&a->token[i]) != rk_event_own_choice(&b->token[i]))
 			return (int64_t)i;
 	return a->n_token == b->n_token ? -1 : (int64_t)n;
 }

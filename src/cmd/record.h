@@ -36,8 +36,6 @@ double rk_record_same_top1(const rk_record *r, int lane);
 /* Bytes that attending everything would have read per step; NAN without steps. */
 double rk_record_bytes_vanilla(const rk_record *r, int lane);
 
-/* The token that a lane would have taken of itself: what it took, or its first choice where the token was given. */
-int32_t rk_record_own_choice(const rk_event *token);
 /* Index of the first token at which two lanes part, -1: none.  A reply that is a prefix of the other parts at its end. */
 int64_t rk_record_divergence(const rk_lane_record *a, const rk_lane_record *b);
 

@@ -89,6 +89,12 @@ typedef struct rk_event {
 	};
 } rk_event;
 
+/* The token that a lane would have taken of itself: what it took, or its most probable one where the token was given. */
+static inline int32_t rk_event_own_choice(const rk_event *token)
+{
+	return token->token.forced ? token->token.top_id[0] : token->token.id;
+}
+
 typedef struct rk_event_ring rk_event_ring;
 
 /* n_event and n_byte are rounded up to powers of two. */

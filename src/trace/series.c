@@ -88,7 +88,7 @@ static int add_token(rk_series *s, const rk_event *ev, const char *text, rk_err 
 	if (reserve((void **)&l->token, l->n_token, 1, &l->cap_token, sizeof *l->token, e))
 		return -1;
 	l->token[l->n_token++] = (rk_series_token){
-		.index = ev->index, .id = ev->token.id, .nll = -ev->token.logprob, .base_nll = NAN,
+		.index = ev->index, .id = ev->token.id, .choice = rk_event_own_choice(ev), .nll = -ev->token.logprob, .base_nll = NAN,
 		.kl = ev->token.kl, .same_top1 = ev->token.same_top1, .step = l->n_step, .text = l->n_text, .n_text = ev->size,
 	};
 	return add_text(l, text, ev->size, e);

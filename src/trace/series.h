@@ -1,6 +1,6 @@
 /* series.h: a whole trace as columns in memory, for figures that look at all of it at once: statistics, CSV, HTML, SVG.
  *
- * Built from events alone.  About 40 bytes per token and one per layer and step; sessions that follow each other in a
+ * Built from events alone.  Some 56 bytes per token and one per layer and step; sessions that follow each other in a
  * trace (windows of ppl) are laid end to end.
  */
 #ifndef RK_TRACE_SERIES_H
@@ -15,6 +15,7 @@ enum rk_cell { RK_CELL_PARTIAL, RK_CELL_FULL, RK_CELL_GLANCE, RK_CELL_CHECKED };
 typedef struct rk_series_token {
 	int32_t index;		/* in its reply */
 	int32_t id;
+	int32_t choice;		/* rk_event_own_choice */
 	float nll;		/* -log-probability in the lane's own distribution */
 	float base_nll;		/* the same token's by full attention over the same history; NaN: no baseline */
 	float kl;		/* KL(full attention || lane); NaN: no baseline */

@@ -214,6 +214,18 @@ def test_two_traces_of_one_prompt(tmp_path, shadowed):
     assert json.loads(run("stats", "--json", base, other).stdout)["divergences"][0]["same_prompt"] is False
 
 
+def test_given_tokens_are_compared_by_what_each_would_have_taken(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The program answers questions about long documents, and it shows what is kept of them.")
+    both = ["--policy", "vanilla"], ["--policy", "streamingllm:k=8"]
+    paths = [record(tmp_path, name, "--follow", "text", "--text", text, *a, *b, command="compare")[0]
+             for name, a, b in (("a.jsonl", *both), ("b.jsonl", *reversed(both)))]
+    own = [[e["top"][0] for e in lines(path) if e.get("ev") == "token" and e["lane"] == 0] for path in paths]
+    n = next(i for i, (a, b) in enumerate(zip(*own)) if a != b)
+    assert f"(leaves 1 at token {n}: " in run("replay", *paths, "--plain").stdout
+    assert json.loads(run("stats", "--json", *paths).stdout)["divergences"][0]["token"] == n
+
+
 def rows_of(path):
     with open(path, newline="") as f:
         return list(csv.DictReader(f))
