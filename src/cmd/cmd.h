@@ -128,6 +128,8 @@ typedef int (*rk_event_fn)(void *ctx, const rk_event *ev, const char *payload);
 
 /* What recording asks of the session: before the engine is opened. */
 int rk_trace_opts_apply(const rk_trace_opts *o, rk_session_cfg *s, rk_err *e);
+/* RK_EUSAGE for --trace-prompt, in commands that begin to record before there is a prompt, or have several. */
+int rk_trace_opts_no_prompt(const rk_trace_opts *o, const char *command, rk_err *e);
 /* Starts recording; *r = NULL when o->path is.  ids: the prompt, NULL where there are several. */
 int rk_trace_opts_open(rk_recorder **r, const rk_trace_opts *o, const rk_engine *g, const rk_engine_cfg *cfg, const char *command,
                        enum rk_follow follow, const char *document_sha256, const int32_t *ids, size_t n, rk_err *e);

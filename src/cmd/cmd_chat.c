@@ -188,10 +188,8 @@ static int chat(const rk_opt_cmd *cmd, int argc, char **argv, bool demo, rk_err 
 		goto out;
 	case -1: goto out;
 	}
-	if (s->o.trace.prompt) {
-		rk_fail(e, RK_EUSAGE, "--trace-prompt: %s has no prompt yet when its recording begins; run, compare and ppl have", cmd->name);
+	if (rk_trace_opts_no_prompt(&s->o.trace, cmd->name, e))
 		goto out;
-	}
 	if (!isatty(STDOUT_FILENO)) {
 		rk_fail(e, RK_EUSAGE, "%s draws on a terminal and standard output is none; `refreshkv run` answers in plain text", cmd->name);
 		goto out;

@@ -340,7 +340,8 @@ int rk_cmd_ppl(int argc, char **argv, rk_err *e)
 		rk_fail(e, RK_EUSAGE, p.o.file ? "-f and --ids exclude each other" : "no text: give a file with -f, or token ids with --ids");
 		goto out;
 	}
-	if (rk_cmd_numbers("--offset", p.o.offset, 0, INT_MAX, p.offset, RK_OPT_LIST_MAX, &p.n_offset, e) ||
+	if (rk_trace_opts_no_prompt(&p.o.trace, "ppl", e) ||
+	    rk_cmd_numbers("--offset", p.o.offset, 0, INT_MAX, p.offset, RK_OPT_LIST_MAX, &p.n_offset, e) ||
 	    rk_cmd_model_path(p.o.model.model, buf, &path, e))
 		goto out;
 	rk_cmd_engine_cfg(&cfg, path, &p.o.model, &p.o.engine, NULL);

@@ -9,7 +9,7 @@ const rk_opt rk_trace_rows[] = {
 	  .doc = "record everything that happens as a trace (docs/TRACE.md), compressed where FILE ends in .zst; see replay, stats and export" },
 	{ "trace-positions", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, positions),
 	  .doc = "record also which positions each selection kept; large" },
-	{ "trace-prompt", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, prompt), .doc = "record the prompt's token ids, not only their SHA-256 (run, compare, ppl)" },
+	{ "trace-prompt", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, prompt), .doc = "record the prompt's token ids, not only their SHA-256 (run, compare)" },
 	{ "trace-shadow", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, shadow),
 	  .doc = "score the first policy's tokens by full attention beside it, so that the trace holds the perplexity ratio; slower" },
 	{ "force", 0, RK_OPT_FLAG, offsetof(rk_trace_opts, force), .doc = "overwrite a trace that exists" },
@@ -23,6 +23,12 @@ int rk_trace_opts_apply(const rk_trace_opts *o, rk_session_cfg *s, rk_err *e)
 	s->positions = o->positions;
 	s->shadow = o->shadow;
 	return 0;
+}
+
+int rk_trace_opts_no_prompt(const rk_trace_opts *o, const char *command, rk_err *e)
+{
+	return !o->prompt ? 0 :
+	       rk_fail(e, RK_EUSAGE, "--trace-prompt: %s has no one prompt that the trace's header could hold; run and compare have", command);
 }
 
 int rk_trace_opts_open(rk_recorder **r, const rk_trace_opts *o, const rk_engine *g, const rk_engine_cfg *cfg, const char *command,

@@ -40,6 +40,7 @@ FAILED, USAGE, MODEL, MEMORY = 1, 2, 3, 4
     (["compare", "-p", "x", "--follow", "text"], ["--text"]),
     (["info", "--ctx", "100", "-n", "100"], ["--ctx", "100"]),
     (["chat", "--trace", "x.jsonl", "--trace-prompt"], ["--trace-prompt", "chat"]),
+    (["ppl", "-f", "x.txt", "--trace", "x.jsonl", "--trace-prompt"], ["--trace-prompt", "ppl"]),
     (["demo", "--trace", "x.jsonl", "--trace-prompt"], ["--trace-prompt", "demo"]),
 ])
 def test_usage(refreshkv, tiny, args, words):
