@@ -490,6 +490,48 @@ static void lanes_that_never_started(void **state)
 	rk_ui_free(&ui);
 }
 
+static int asked_again, tokens_wait;
+static int count_again(void *ctx, const rk_said *turn, int n, int seed, rk_err *e)
+{
+	asked_again++;
+	return ask_again(ctx, turn, n, seed, e);
+}
+
+static int a_token(void *ctx, rk_event *ev, const void **payload)
+{
+	(void)ctx;
+	*ev = (rk_event){ .type = RK_EV_TOKEN, .size = 1 };
+	*payload = "x";
+	return tokens_wait-- > 0;
+}
+
+/* A conversation that is asked again starts from an empty session: until it is answered, nobody else holds it. */
+static void a_conversation_that_failed_goes_along(void **state)
+{
+	static rk_ui ui;
+	rk_feed f = feed;
+
+	(void)state;
+	f.ask_again = count_again;
+	f.next = a_token;
+	ui_open(&ui);
+	ui.feed = &f;
+	start(&ui.view, 1);
+	rk_view_say(&ui.view, RK_ITEM_USER, "question");
+	reply(&ui.view, 1, 3);
+	ui.view.phase = RK_PHASE_IDLE;
+	rk_ui_regenerate(&ui, false);
+	assert_int_equal(asked_again, 1);
+	ui.view.phase = RK_PHASE_IDLE;	/* its prompt did not fit */
+	rk_ui_ask(&ui, "another");
+	assert_int_equal(asked_again, 2);
+	tokens_wait = 1;
+	rk_ui_drain(&ui);
+	rk_ui_ask(&ui, "a further one");
+	assert_int_equal(asked_again, 2);
+	rk_ui_free(&ui);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -497,7 +539,7 @@ int main(void)
 		cmocka_unit_test(hostile), cmocka_unit_test(lines_grow_as_made_at_once), cmocka_unit_test(replies_of_lanes_that_are_gone),
 		cmocka_unit_test(every_size_draws),
 		cmocka_unit_test(says_what_is_not_known), cmocka_unit_test(ascii_only), cmocka_unit_test(keys_do_what_they_say),
-		cmocka_unit_test(lanes_that_never_started),
+		cmocka_unit_test(lanes_that_never_started), cmocka_unit_test(a_conversation_that_failed_goes_along),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,8 +50,8 @@ static void ask_again(rk_ui *ui)
 	int n;
 	rk_said *turn = rk_saved_turns(ui, &n, &e);
 
+	ui->from_past = true;	/* until it is answered: the prompt may not fit, or be stopped */
 	if (turn && ui->feed->ask_again(ui->feed->ctx, turn, n, ui->seed, &e) == 0) {
-		ui->from_past = false;
 		rk_view_asked(&ui->view);
 	} else {
 		rk_view_note(&ui->view, "error: %s", e.msg);

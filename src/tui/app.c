@@ -114,6 +114,8 @@ void rk_ui_drain(rk_ui *ui)
 			ui->compare = ui->view.n_lane > 1;
 		if (ev.type == RK_EV_START)
 			ui->cursor = -1;
+		if (ev.type == RK_EV_TOKEN)
+			ui->from_past = false;
 		if (ev.type == RK_EV_IDLE && ui->pace_first > 0)
 			rk_ui_pace(ui, 0);
 	}
