@@ -1,7 +1,7 @@
 /* pair.c: see pair.h.
  *
- * Each side is read one event ahead.  Where an event belongs (session, reply, token) decides whose turn it is; all that comes
- * behind the last token of a reply waits for the other side's last token.  Two starts become one.
+ * Each side is read one event ahead.  Where an event belongs (session, reply, token) decides whose turn it is; the
+ * idle that ends a command, and what follows it, waits for the other side's last token.  Two starts become one.
  */
 #include "trace/pair.h"
 

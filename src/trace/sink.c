@@ -149,7 +149,6 @@ int rk_sink_add(rk_sink *s, const char *line, size_t len, rk_err *e)
 }
 
 size_t rk_sink_waiting(const rk_sink *s) { return s->n; }
-int64_t rk_sink_bytes(const rk_sink *s) { return s->written; }
 
 int rk_sink_close(rk_sink *s, rk_err *e)
 {

@@ -19,7 +19,6 @@ int rk_sink_open(rk_sink **s, const char *path, bool force, rk_err *e);
 int rk_sink_add(rk_sink *s, const char *line, size_t len, rk_err *e);
 int rk_sink_flush(rk_sink *s, rk_err *e);
 size_t rk_sink_waiting(const rk_sink *s);	/* bytes that a flush would write */
-int64_t rk_sink_bytes(const rk_sink *s);	/* written to the file */
 /* Ends the frame, closes, frees.  NULL is fine. */
 int rk_sink_close(rk_sink *s, rk_err *e);
 
