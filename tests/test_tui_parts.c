@@ -247,7 +247,7 @@ static void themes(void **state)
 /* A file of the user's own in folders that are made for it. */
 static void history_on_disk(void **state)
 {
-	char dir[] = "/tmp/refreshkv-history-XXXXXX", path[80], sub[80], long_one[RK_HISTORY_LINE + 2];
+	char dir[] = "/tmp/refreshkv-history-XXXXXX", path[100], sub[80], long_one[RK_HISTORY_LINE + 2];
 	rk_input in = { 0 };
 	struct stat st;
 	rk_err e;
@@ -264,7 +264,7 @@ static void history_on_disk(void **state)
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 	FILE *f = fopen(path, "a");
-	fputs("bad \xff\n\nlast\ncut off", f);
+	fprintf(f, "%s\nbad \xff\n\nlast\ncut off", long_one);
 	fclose(f);
 	assert_int_equal(rk_history_load(&in, path, &e), 0);
 	assert_int_equal(in.n_history, 2);

@@ -33,7 +33,7 @@ static size_t to_line(char out[LINE_BYTES], const char *text)
 	return n;
 }
 
-/* A line without its end back to text, in place; false: damaged. */
+/* A line without its end back to text, in place; false: damaged, or too long to be kept. */
 static bool to_text(char *s, size_t len)
 {
 	size_t n = 0;
@@ -47,7 +47,7 @@ static bool to_text(char *s, size_t len)
 			s[n++] = s[i];
 	}
 	s[n] = '\0';
-	return true;
+	return n <= RK_HISTORY_LINE;
 }
 
 static int write_all(int fd, const char *s, size_t len)
@@ -65,10 +65,10 @@ static int write_all(int fd, const char *s, size_t len)
 /* The questions that are remembered, as the whole file. */
 static int rewrite(const rk_input *in, const char *path, rk_err *e)
 {
-	char temp[RK_PATH_MAX + 8], line[LINE_BYTES];
+	char temp[RK_PATH_MAX + 16], line[LINE_BYTES];
 	int rc = 0;
 
-	snprintf(temp, sizeof temp, "%s.new", path);
+	snprintf(temp, sizeof temp, "%s.%ld", path, (long)getpid());	/* another program may do the same now */
 	int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return fail(path, e);

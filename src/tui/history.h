@@ -2,7 +2,7 @@
  *
  * One question a line, oldest first; a new line within it is written "\n", a backslash "\\".  Bounded: what is longer than
  * RK_HISTORY_LINE bytes is not kept, and the file goes back to the last RK_HISTORY questions when a program starts.  Several
- * programs may add at the same time.  UI thread only.
+ * programs may add at the same time; what one adds while another one starts and cuts the file back can be lost.  UI thread only.
  */
 #ifndef RK_TUI_HISTORY_H
 #define RK_TUI_HISTORY_H
