@@ -12,7 +12,6 @@
 #include "cmd/live.h"
 #include "cmd/out.h"
 #include "cmd/screen_opts.h"
-#include "tui/pane.h"
 #include "trace/digest.h"
 
 struct opts {

@@ -5,6 +5,7 @@
 #ifndef RK_CMD_LIVE_H
 #define RK_CMD_LIVE_H
 
+#include "base/paths.h"
 #include "engine/engine.h"
 #include "cmd/tape.h"
 #include "tui/feed.h"
@@ -12,7 +13,7 @@
 typedef struct rk_live {
 	rk_engine *g;		/* borrowed */
 	rk_tape tape;		/* gets every event; its borrowed fields are the caller's to set */
-	char trace_path[512];	/* what feed.recording points to */
+	char trace_path[RK_PATH_MAX];	/* what feed.recording points to */
 	const char *document;	/* its text, NULL: none; borrowed */
 	const char *system;
 	int max_new;

@@ -17,6 +17,7 @@
 #include "tui/view.h"
 
 #define RK_FPS 15
+#define RK_LANES_SHOWN 4	/* columns of the compare view */
 
 enum rk_overlay { RK_OVERLAY_NONE, RK_OVERLAY_HELP, RK_OVERLAY_TOUR };
 enum rk_line_mode { RK_LINE_NONE, RK_LINE_COMMAND, RK_LINE_SEARCH };

@@ -85,7 +85,7 @@ static void do_export(rk_ui *ui, char *args)
 
 static void stop_recording(rk_ui *ui)
 {
-	char path[300];
+	char path[RK_PATH_MAX];
 	rk_err e;
 
 	snprintf(path, sizeof path, "%s", ui->feed->recording);

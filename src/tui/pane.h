@@ -23,7 +23,6 @@ extern const rk_pane *const rk_panes[RK_N_PANE];	/* by enum rk_pane_id */
 void rk_inspector_draw(rk_ui *ui, rk_canvas *c, rk_rect r);
 #define RK_INSPECTOR_ROWS 6
 #define RK_INSPECTOR_LEAVES 2	/* rows of the conversation that it must leave */
-#define RK_LANES_SHOWN 4	/* columns of the compare view */
 void rk_compare_draw(rk_ui *ui, rk_canvas *c, rk_rect r);
 /* Lines of a lane's conversation in r, from ui->top on; used by both of the above views. */
 void rk_chat_draw_lines(rk_ui *ui, rk_canvas *c, rk_rect r, int lane);
