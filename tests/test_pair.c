@@ -134,7 +134,8 @@ static void two_go_in_step(void **state)
 	check_pair(&one, "s 0 i", &one, "g s 0 i s 0 i", "g s2 A0 B0 i i s2 B0 i ");
 	/* A start that was lost, and a trace with nothing in it. */
 	check_pair(&one, "0 1 i", &one, "s 0 i", "s2 A0 B0 A1 i i ");
-	check_pair(&one, "s 0 i", &one, "", "s1 A0 i ");
+	check_pair(&one, "s 0 i", &one, "", "s2 A0 i ");
+	check_pair(&two, "", &one, "s 0 i", "s3 C0 i ");
 }
 
 static void what_differs_is_refused(void **state)

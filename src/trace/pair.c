@@ -18,7 +18,7 @@ struct side {
 	rk_err why;
 	int first;		/* number of its lane 0 in the pair */
 	int session, reply, index;	/* where the event in hand belongs */
-	char specs[RK_MAX_LANE * RK_SPEC_MAX];	/* of its last start */
+	char specs[RK_MAX_LANE * RK_SPEC_MAX + 1];	/* of its last start */
 	rk_event start;
 };
 
@@ -70,8 +70,14 @@ bool rk_pair_same_prompt(const rk_pair *p)
 
 /* ---- opening ---- */
 
+/* Until its own start is read, a side's is the header's: its lanes have their place also where its trace has no event. */
 static void begin(struct side *s)
 {
+	const rk_trace_header *h = rk_trace_head(s->t);
+
+	s->start = (rk_event){ .start.n_lane = h->n_lane };
+	for (int i = 0; i < h->n_lane; i++)
+		s->start.size += (uint32_t)snprintf(s->specs + s->start.size, sizeof s->specs - s->start.size, "%s\n", h->policy[i]);
 	s->have = false;
 	s->session = s->index = 0;
 	s->reply = -1;
