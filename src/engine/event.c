@@ -159,11 +159,12 @@ int rk_event_next(rk_event_ring *r, rk_event *ev, const void **payload, int time
 	/* acquire: the record is whole once head has passed it */
 	while (atomic_load_explicit(&r->head, memory_order_acquire) == tail) {
 		uint64_t n;
-		atomic_store(&r->asleep, true);
-		/* An old wake-up is taken back here, or an outer poll() would never sleep again.  A new one may go with it:
-		 * its record was published before, so that the next line sees it. */
+		/* An old wake-up is taken back here, or an outer poll() would never sleep again.  Before asleep is set, not
+		 * after: the wake-up of a record that was read long ago may come this late, and taken back together with the
+		 * flag that it cleared it would leave nobody to wake us. */
 		ssize_t drained = read(r->fd, &n, sizeof n);
 		(void)drained;	/* fails when there was none */
+		atomic_store(&r->asleep, true);
 		if (atomic_load(&r->head) != tail)
 			continue;
 		int left = timeout_ms < 0 ? -1 : (int)((until - rk_clock_ns() + 999999) / 1000000);
