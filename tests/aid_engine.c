@@ -284,6 +284,15 @@ static void probabilities(const aid_sim *w, const struct layer *y, int h, const 
 		p[i] /= sum;
 }
 
+/* The nearest f16 number, in one rounding: by way of float there would be two.  0 <= x, of ordinary size. */
+static double as_half(double x)
+{
+	int e;
+	frexp(x, &e);
+	e = e < -13 ? -13 : e;
+	return ldexp(rint(ldexp(x, 11 - e)), e - 11);
+}
+
 /* v [d] as its sketch stands for it, in rotated form: [dim]; without bits only rotated.  dim: a power of two, at least 32. */
 static int sketched(const double *v, int d, int bits, double *out)
 {
@@ -298,7 +307,7 @@ static int sketched(const double *v, int d, int bits, double *out)
 		max = fmax(max, fabs(out[i]));
 		mean += fabs(out[i]) / dim;
 	}
-	double scale = (double)rk_half_to_float(rk_float_to_half((float)(bits == 2 ? mean : max / (levels / 2 - 0.5))));
+	double scale = as_half(bits == 2 ? mean : max / (levels / 2 - 0.5));
 	for (int i = 0; bits && i < dim; i++)
 		out[i] = scale * (fmin(fmax(rint(out[i] / scale - 0.5), -levels / 2), levels / 2 - 1) + 0.5);
 	return dim;
