@@ -24,6 +24,7 @@ static bool reserve(rk_input *in, size_t len)
 		return false;
 	in->text = p;
 	in->cap = cap;
+	p[in->len] = '\0';	/* an empty input has no text until now */
 	return true;
 }
 
