@@ -42,4 +42,14 @@ static inline uint32_t rk_rng_below(uint64_t *state, uint32_t n)
 	}
 }
 
+/* Brings n of the `of` numbers in v to its front, chosen and ordered at random; n <= of. */
+static inline void rk_rng_deal(uint64_t *state, int *v, int n, int of)
+{
+	for (int i = 0; i < n; i++) {
+		int j = i + (int)rk_rng_below(state, (uint32_t)(of - i)), t = v[i];
+		v[i] = v[j];
+		v[j] = t;
+	}
+}
+
 #endif

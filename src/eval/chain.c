@@ -29,15 +29,13 @@ struct chain {
 /* Draws n different words: the plain ones in random order, and when they run out compounds of two. */
 static void draw_words(struct chain *c, unsigned char *taken)
 {
-	int plain[RK_N_NOUN];
+	int plain[RK_N_NOUN], n_plain = c->n < RK_N_NOUN ? c->n : RK_N_NOUN;
 
 	for (int i = 0; i < RK_N_NOUN; i++)
 		plain[i] = i;
-	for (int i = 0; i < c->n && i < RK_N_NOUN; i++) {
-		int j = i + (int)rk_rng_below(&c->rng, (uint32_t)(RK_N_NOUN - i)), w = plain[j];
-		plain[j] = plain[i];
-		snprintf(c->word[i], WORD, "%s", rk_noun[w]);
-	}
+	rk_rng_deal(&c->rng, plain, n_plain, RK_N_NOUN);
+	for (int i = 0; i < n_plain; i++)
+		snprintf(c->word[i], WORD, "%s", rk_noun[plain[i]]);
 	for (int i = RK_N_NOUN; i < c->n;) {
 		uint32_t a = rk_rng_below(&c->rng, RK_N_NOUN), b = rk_rng_below(&c->rng, RK_N_NOUN);
 		if (a == b || taken[a * RK_N_NOUN + b])

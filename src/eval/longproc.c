@@ -266,11 +266,9 @@ static int choose(const struct spec *s, const json_t *root, uint64_t seed, int i
 	for (size_t i = 0; i < json_array_size(root); i++)
 		if (is_of(s, json_array_get(root, i)))
 			item[n++] = (int)i;
-	for (int i = 0; i < n && i <= index; i++) {
-		int j = i + (int)rk_rng_below(&rng, (uint32_t)(n - i)), t = item[i];
-		item[i] = item[j];
-		item[j] = t;
-		at = i == index ? item[i] : -1;
+	if (index < n) {
+		rk_rng_deal(&rng, item, index + 1, n);
+		at = item[index];
 	}
 	free(item);
 	return at;

@@ -168,11 +168,8 @@ static int *sample(int n, int of, uint64_t *rng)
 
 	for (int i = 0; v && i < of; i++)
 		v[i] = i;
-	for (int i = 0; v && i < n; i++) {
-		int j = i + (int)rk_rng_below(rng, (uint32_t)(of - i)), t = v[i];
-		v[i] = v[j];
-		v[j] = t;
-	}
+	if (v)
+		rk_rng_deal(rng, v, n, of);
 	return v;
 }
 
