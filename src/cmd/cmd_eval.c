@@ -1,32 +1,15 @@
-/* cmd_eval.c: `refreshkv eval`: suites of tasks under several policies, which run as lanes of one session per example.
- *
- * The work is a list of items (group of policies, task, length, index) in a fixed order; a shard takes every n-th of it.  Each
- * finished item is a line of the results file, so that a run that was ended goes on where it was.
- */
+/* cmd_eval.c: `refreshkv eval`: suites of tasks under several policies: the command line, and what is made of the records that
+ * eval_work.h gathers: tables, pictures, prediction files, merged shards. */
 #include <errno.h>
-#include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include "base/clock.h"
-#include "base/utf8.h"
-#include "cmd/doc.h"
 #include "cmd/eval_plan.h"
 #include "cmd/eval_report.h"
+#include "cmd/eval_work.h"
 #include "cmd/out.h"
-#include "eval/given.h"
 #include "eval/predictions.h"
-#include "eval/records.h"
-#include "eval/runner.h"
 #include "eval/summary.h"
-#include "eval/text.h"
-
-#define TTY_COLUMNS 79		/* of the line of progress on a terminal that does not say how wide it is */
-#define TTY_NS 200000000	/* between two lines of progress there: sums over all records are not for free */
-#define PROGRESS_NS 15000000000	/* between two lines of progress where stderr is no terminal */
 
 static const rk_opt rows[] = {
 	{ "task", 0, RK_OPT_LIST, offsetof(rk_eval_opts, task), .metavar = "NAME", .doc = "a task of the suite; without it: all of them" },
@@ -102,270 +85,10 @@ struct eval {
 	rk_opt_list operand;
 	rk_eval_plan plan;
 	rk_records records;
+	rk_eval_work work;
 	rk_out csv, svg;
 	FILE *table;
-	rk_engine *g;
-	int open_group;				/* which g is open for; -1: none */
-	rk_text text[RK_EVAL_MAX_TASK];		/* with ppl */
-	rk_given_kept kept;			/* the data file read last */
-	int64_t start_ns, shown_ns;
-	long done, made, total;			/* items of this shard; made: by this process */
 };
-
-/* ---- the work ---- */
-
-static int read_texts(struct eval *v, rk_err *e)
-{
-	for (int i = 0; i < v->plan.n_task && v->plan.ppl; i++) {
-		char *text;
-		size_t len;
-		if (rk_doc_read(v->plan.task_name[i], false, &text, &len, e))
-			return -1;
-		rk_text_free(&v->text[i]);
-		int rc = rk_text_init(&v->text[i], v->plan.task_name[i], rk_engine_tokenizer(v->g), text, len, e);
-		free(text);
-		for (int k = 0; k < v->plan.n_offset * v->plan.n_length && rc == 0; k++)
-			rc = rk_text_check(&v->text[i], (size_t)v->plan.offset[k % v->plan.n_offset], v->plan.length[k / v->plan.n_offset], v->o.eval, e);
-		if (rc)
-			return -1;
-	}
-	return 0;
-}
-
-static int check_lengths(const struct eval *v, rk_err *e)
-{
-	int most = rk_engine_model(v->g)->hp.n_ctx_train;
-
-	for (int i = 0; i < v->plan.n_length; i++) {
-		int need = rk_eval_plan_ctx(&v->plan, v->plan.length[i]);
-		if (need > most)
-			return rk_fail(e, RK_EUSAGE, "--length %d: %d tokens with what is scored, the model's context holds %d", v->plan.length[i], need, most);
-	}
-	return 0;
-}
-
-/* An engine for the lanes of a group. */
-static int open_engine(struct eval *v, int group, rk_err *e)
-{
-	rk_engine_cfg cfg;
-
-	if (v->open_group == group)
-		return 0;
-	rk_cmd_release_interrupt();
-	rk_engine_close(v->g);
-	v->g = NULL;
-	v->open_group = -1;
-	rk_cmd_engine_cfg(&cfg, v->plan.model_path, &v->o.model, &v->o.engine, NULL);
-	cfg.raw = v->plan.ppl;
-	cfg.one_turn = true;
-	for (int i = 0; i < v->plan.n_length; i++) {
-		int need = rk_eval_plan_ctx(&v->plan, v->plan.length[i]);
-		if (!v->plan.length[i])
-			need = INT_MAX;		/* the task's own size: whatever the model holds */
-		cfg.session.n_ctx = need > cfg.session.n_ctx ? need : cfg.session.n_ctx;
-	}
-	if (cfg.session.n_ctx == INT_MAX)
-		cfg.session.n_ctx = 0;
-	rk_eval_plan_lanes(&v->plan, group, &cfg.session);
-	if (rk_engine_open(&v->g, &cfg, e) || check_lengths(v, e) || read_texts(v, e))
-		return -1;
-	v->open_group = group;
-	rk_cmd_catch_interrupt(v->g);
-	return 0;
-}
-
-static int make_example(struct eval *v, int task, int length, int index, rk_example *x, rk_err *e)
-{
-	rk_runner r = { .g = v->g, .after = v->o.question == RK_QUESTION_AFTER };
-	rk_task_env env = { .seed = (uint64_t)v->o.seed, .length = length, .count = rk_runner_count, .ctx = &r, .kept = &v->kept,
-	                    .data_dir = v->o.data, .haystack = v->o.haystack };
-	rk_err why;
-
-	int rc = v->plan.task[task]->make(v->plan.task[task], &env, index, x, &why);
-	if (rc >= 0)
-		return rc;
-	rk_example_free(x);
-	return index == 0 ? rk_fail(e, why.code, "%s: %s", v->plan.task_name[task], why.msg) :	/* what the first lacks all of them lack */
-	       rk_fail(e, why.code, "%s, example %d: %s", v->plan.task_name[task], index, why.msg);
-}
-
-static int make_window(struct eval *v, int task, int length, int index, json_t **record, rk_err *e)
-{
-	rk_runner r = { .g = v->g };
-	int32_t *ids;
-
-	if (rk_text_window(&v->text[task], (size_t)v->plan.offset[index], length, v->o.eval, &ids, e))
-		return -1;
-	int rc = rk_runner_window(&r, ids, length, v->o.eval, record, e);
-	free(ids);
-	return rc > 0 ? 2 : rc;
-}
-
-/* 1 when there is no such example, 2 when interrupted. */
-static int make_record(struct eval *v, int task, int length, int index, json_t **record, rk_err *e)
-{
-	rk_runner r = { .g = v->g, .after = v->o.question == RK_QUESTION_AFTER };
-	rk_example x = { 0 };
-
-	if (v->plan.ppl)
-		return make_window(v, task, length, index, record, e);
-	int rc = make_example(v, task, length, index, &x, e);
-	if (rc == 0 && rk_cmd_interrupted())
-		rc = 2;
-	if (rc == 0) {
-		rc = rk_runner_example(&r, v->plan.task[task], &x, record, e);
-		rc = rc > 0 ? 2 : rc;
-	}
-	rk_example_free(&x);
-	return rc;
-}
-
-static int tty_columns(void)
-{
-	struct winsize w;
-
-	return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : TTY_COLUMNS;
-}
-
-/* One line: rewritten in place on a terminal, now and then elsewhere. */
-static void show_progress(struct eval *v)
-{
-	bool tty = isatty(STDERR_FILENO);
-	int64_t now = rk_clock_ns();
-	char line[700], running[600];
-	size_t at = 0;
-
-	if (v->o.quiet || (v->shown_ns && now - v->shown_ns < (tty ? TTY_NS : PROGRESS_NS)))
-		return;
-	v->shown_ns = now;
-	double left = (double)(now - v->start_ns) * 1e-9 / (double)v->made * (double)(v->total - v->done);
-	rk_eval_running(&v->records, running, sizeof running);
-	at += (size_t)snprintf(line, sizeof line, "%ld/%ld, %.0f %s left; ", v->done, v->total, left < 90 ? left : left / 60,
-	                       left < 90 ? "s" : "min");
-	snprintf(line + at, sizeof line - at, "%s", running);
-	int wide = tty_columns(), len = (int)strlen(line);
-	if (tty)
-		fprintf(stderr, "\r%.*s\033[K", (int)rk_utf8_complete(line, (size_t)(len < wide ? len : wide)), line);
-	else
-		fprintf(stderr, "%s\n", line);
-}
-
-/* One item.  Results as in make_record. */
-static int run_item(struct eval *v, int group, int task, int length, int index, rk_err *e)
-{
-	json_t *record, *own;
-
-	if (open_engine(v, group, e))
-		return -1;
-	if (rk_cmd_interrupted())
-		return 2;
-	int rc = make_record(v, task, length, index, &own, e);
-	if (rc)
-		return rc;
-	record = json_pack("{s:i, s:s, s:i, s:i}", "group", group, "task", v->plan.task_name[task], "length", length, "index", index);
-	if (!record || json_object_update(record, own)) {
-		json_decref(own);
-		return rk_fail(e, RK_ENOMEM, "no memory for a record");
-	}
-	json_decref(own);
-	if (rk_records_add(&v->records, record, e))
-		return -1;
-	v->done++;
-	v->made++;
-	show_progress(v);
-	return 0;
-}
-
-static bool is_mine(const struct eval *v, long ordinal)
-{
-	return ordinal % v->plan.n_shard == v->plan.shard;
-}
-
-/* All examples of one task and length; *ordinal counts the items of the whole run. */
-static int run_cell(struct eval *v, int group, int task, int length, long *ordinal, rk_err *e)
-{
-	int n = rk_eval_plan_n(&v->plan, task);
-	long first = *ordinal;
-
-	*ordinal += n;
-	for (int i = 0; i < n; i++) {
-		if (!is_mine(v, first + i) || rk_records_find(&v->records, group, v->plan.task_name[task], length, i))
-			continue;
-		int rc = run_item(v, group, task, length, i, e);
-		if (rc == 1) {	/* the task has no more */
-			for (; i < n; i++)
-				v->total -= is_mine(v, first + i);
-			return 0;
-		}
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-/* Makes one example, and sees that the context holds it.  Results as in make_record. */
-static int try_example(struct eval *v, int task, int length, int index, rk_err *e)
-{
-	rk_runner r = { .g = v->g };
-	rk_example x = { 0 };
-	int most = rk_engine_n_ctx(v->g), rc = rk_cmd_interrupted() ? 2 : make_example(v, task, length, index, &x, e);
-
-	if (rc == 0) {
-		int n = rk_runner_count(&r, &x, e);
-		if (n < 0 || n + x.max_new > most)
-			rc = n < 0 ? -1 : rk_fail(e, RK_EUSAGE, "%s, example %d: prompt and reply take %d tokens, %d of them for the reply; the context "
-			                          "holds %d", v->plan.task_name[task], index, n + x.max_new, x.max_new, most);
-	}
-	rk_example_free(&x);
-	return rc;
-}
-
-/* The first example of every task, and of those that come from files, where each has a size of its own, all that are to be run: what
- * is missing or does not fit is noticed before hours of work.  0, -1, or 2 when interrupted. */
-static int try_tasks(struct eval *v, rk_err *e)
-{
-	long ordinal = 0;
-
-	if (v->plan.ppl || v->done == v->total)
-		return 0;
-	if (open_engine(v, 0, e))
-		return -1;
-	for (int t = 0; t < v->plan.n_task; t++)
-		for (int l = 0; l < v->plan.n_length; l++) {
-			int n = rk_eval_plan_n(&v->plan, t), length = v->plan.length[l], rc = 0;
-			for (int i = 0; i < n && rc == 0; i++)
-				if (i == 0 || (v->plan.task[t]->file[0] && is_mine(v, ordinal + i) &&
-				               !rk_records_find(&v->records, 0, v->plan.task_name[t], length, i)))
-					rc = try_example(v, t, length, i, e);
-			if (rc < 0 || rc == 2)
-				return rc;
-			ordinal += n;
-		}
-	return 0;
-}
-
-static int run_all(struct eval *v, rk_err *e)
-{
-	long n = 0, ordinal = 0;
-	int rc = 0;
-
-	for (int t = 0; t < v->plan.n_task; t++)
-		n += (long)v->plan.n_group * v->plan.n_length * rk_eval_plan_n(&v->plan, t);
-	for (long i = 0; i < n; i++)
-		v->total += is_mine(v, i);
-	v->done = (long)json_array_size(v->records.list);
-	rc = try_tasks(v, e);
-	if (rc)
-		return rc;
-	v->start_ns = rk_clock_ns();
-	for (int g = 0; g < v->plan.n_group; g++)
-		for (int t = 0; t < v->plan.n_task; t++)
-			for (int l = 0; l < v->plan.n_length && !rc; l++)
-				rc = run_cell(v, g, t, v->plan.length[l], &ordinal, e);
-	if (!v->o.quiet && isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
-	return rc;
-}
 
 /* ---- prediction files ---- */
 
@@ -433,7 +156,7 @@ static int write_files(struct eval *v, int task, int length, rk_err *e)
 		rc = open_prediction(v, p, task, length, &out[p], e);
 	for (int i = 0; i < rk_eval_plan_n(&v->plan, task) && rc == 0; i++) {
 		rk_example x = { 0 };
-		rc = make_example(v, task, length, i, &x, e);
+		rc = rk_eval_work_example(&v->work, task, length, i, &x, e);
 		for (int p = 0; p < n && rc == 0; p++)
 			rc = write_prediction(v, p, task, length, i, &x, &out[p], e);
 		rk_example_free(&x);
@@ -448,7 +171,7 @@ static int write_files(struct eval *v, int task, int length, rk_err *e)
 
 static int write_predictions(struct eval *v, rk_err *e)
 {
-	if (open_engine(v, 0, e))
+	if (rk_eval_work_open(&v->work, 0, e))
 		return -1;
 	for (int t = 0; t < v->plan.n_task; t++)
 		for (int l = 0; l < v->plan.n_length; l++)
@@ -513,6 +236,24 @@ static int open_outputs(struct eval *v, rk_err *e)
 	return v->o.svg ? rk_out_open(&v->svg, v->o.svg, e) : 0;
 }
 
+/* "refreshkv: left out: A, B (need --haystack FILE), C (needs --data DIR)" */
+static void say_left_out(const rk_eval_plan *p)
+{
+	int same = 0;	/* tasks in a row that lack the same */
+
+	for (int i = 0; i < p->n_left_out; i++) {
+		const char *lacks = rk_eval_plan_lacks(p, p->left_out[i]);
+		fprintf(stderr, "%s%s", i ? ", " : "refreshkv: left out: ", p->left_out[i]->name);
+		same++;
+		if (i + 1 < p->n_left_out && !strcmp(lacks, rk_eval_plan_lacks(p, p->left_out[i + 1])))
+			continue;
+		fprintf(stderr, " (need%s %s)", same == 1 ? "s" : "", lacks);
+		same = 0;
+	}
+	if (p->n_left_out)
+		fputc('\n', stderr);
+}
+
 static int run_suite(struct eval *v, rk_err *e)
 {
 	const rk_eval_plan *p = &v->plan;
@@ -521,15 +262,17 @@ static int run_suite(struct eval *v, rk_err *e)
 	if (rk_eval_plan_make(&v->plan, &v->o, &v->operand, e) || check_outputs(v, e) || open_outputs(v, e) ||
 	    !(h = rk_eval_plan_header(p, e)) || rk_records_open(&v->records, p->json_path[0] ? p->json_path : NULL, h, e))
 		return -1;
-	int rc = run_all(v, e);
+	rk_eval_work_init(&v->work, p, &v->records);
+	say_left_out(p);
+	int rc = rk_eval_work_run(&v->work, e);
 	rk_cmd_release_interrupt();
 	if (rc < 0)
 		return -1;
 	if (rc && p->json_path[0])
-		fprintf(stderr, "refreshkv: %ld of %ld are in %s; the same command goes on from there\n", v->done, v->total, p->json_path);
+		fprintf(stderr, "refreshkv: %ld of %ld are in %s; the same command goes on from there\n", v->work.done, v->work.total, p->json_path);
 	if (p->n_shard > 1) {	/* tables of a part would mislead */
-		printf("shard %d/%d: %ld of %ld examples in %s; join the shards with `refreshkv eval merge`\n", p->shard + 1, p->n_shard, v->done,
-		       v->total, p->json_path);
+		printf("shard %d/%d: %ld of %ld examples in %s; join the shards with `refreshkv eval merge`\n", p->shard + 1, p->n_shard, v->work.done,
+		       v->work.total, p->json_path);
 		return rk_out_flush(stdout, "standard output", e) ? -1 : rc ? RK_EXIT_INTERRUPTED : 0;
 	}
 	if (report(v, e) || (!rc && v->o.predictions && write_predictions(v, e)))
@@ -605,7 +348,7 @@ int rk_cmd_eval(int argc, char **argv, rk_err *e)
 
 	if (!v)
 		return rk_fail(e, RK_ENOMEM, "eval: out of memory");
-	v->open_group = v->records.fd = -1;
+	v->records.fd = -1;
 	switch (rk_opt_parse(&rk_cmd_eval_opt, argc, argv, &v->o, &v->operand, e)) {
 	case 1:
 		rk_opt_help(&rk_cmd_eval_opt, stdout);
@@ -615,13 +358,10 @@ int rk_cmd_eval(int argc, char **argv, rk_err *e)
 		rc = run_operand(v, e);
 		break;
 	}
-	rk_engine_close(v->g);
+	rk_eval_work_close(&v->work);
 	rk_records_close(&v->records);
 	rk_out_discard(&v->csv);
 	rk_out_discard(&v->svg);
-	rk_given_drop(&v->kept);
-	for (int i = 0; i < RK_EVAL_MAX_TASK; i++)
-		rk_text_free(&v->text[i]);
 	free(v);
 	return rc;
 }

@@ -78,6 +78,29 @@ static int take_task(rk_eval_plan *p, const rk_task *all, int n, const char *nam
 	return rk_fail(e, RK_EUSAGE, "--task %.64s: not a task of %s; %s", name, p->suite, rk_near_hint(hint, sizeof hint, name, names, n));
 }
 
+const char *rk_eval_plan_lacks(const rk_eval_plan *p, const rk_task *t)
+{
+	return t->essays && !p->o->haystack ? "--haystack FILE" : t->file[0] && !p->o->data ? "--data DIR" : NULL;
+}
+
+/* All that can be run with what is given.  Where that is none, all: the first then says in its own words what it needs. */
+static void take_suite(rk_eval_plan *p, const rk_task *all, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (all[i].refused)
+			continue;
+		if (rk_eval_plan_lacks(p, &all[i]))
+			p->left_out[p->n_left_out++] = &all[i];
+		else
+			p->task[p->n_task++] = &all[i];
+	}
+	if (p->n_task == 0) {
+		memcpy(p->task, p->left_out, sizeof p->task);
+		p->n_task = p->n_left_out;
+		p->n_left_out = 0;
+	}
+}
+
 static int choose_tasks(rk_eval_plan *p, rk_err *e)
 {
 	const rk_task *all = NULL;
@@ -91,9 +114,8 @@ static int choose_tasks(rk_eval_plan *p, rk_err *e)
 	for (int i = 0; i < p->o->task.n; i++)
 		if (take_task(p, all, n, p->o->task.v[i], e))
 			return -1;
-	for (int i = 0; i < n && !p->o->task.n; i++)
-		if (!all[i].refused)
-			p->task[p->n_task++] = &all[i];
+	if (p->o->task.n == 0)
+		take_suite(p, all, n);
 	for (int i = 0; i < p->n_task; i++)
 		p->task_name[i] = p->task[i]->name;
 	return 0;

@@ -30,6 +30,8 @@ typedef struct rk_eval_plan {
 	bool ppl;				/* texts instead of tasks */
 	const rk_task *task[RK_EVAL_MAX_TASK];	/* NULL with ppl */
 	const char *task_name[RK_EVAL_MAX_TASK];	/* paths of texts with ppl */
+	const rk_task *left_out[RK_EVAL_MAX_TASK];	/* of the suite, since they lack what they read */
+	int n_left_out;
 	int n_task, length[RK_EVAL_MAX_LENGTH], n_length, offset[RK_OPT_LIST_MAX], n_offset;
 	rk_policy policy[RK_EVAL_MAX_POLICY];
 	char name[RK_EVAL_MAX_POLICY][RK_SPEC_MAX];	/* as typed, with what a sweep adds */
@@ -41,6 +43,8 @@ typedef struct rk_eval_plan {
 
 /* operand: the suite, then the texts of ppl. */
 int rk_eval_plan_make(rk_eval_plan *p, const rk_eval_opts *o, const rk_opt_list *operand, rk_err *e);
+/* The option with what this task reads, where it is not given; NULL: it has all. */
+const char *rk_eval_plan_lacks(const rk_eval_plan *p, const rk_task *t);
 /* Every parameter that results depend on. */
 json_t *rk_eval_plan_header(const rk_eval_plan *p, rk_err *e);
 /* Examples of a task and length. */

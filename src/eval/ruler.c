@@ -101,9 +101,9 @@ static double score_part(const rk_example *x, const char *reply, json_t **detail
 }
 
 #define NIAH_ONE(hay_, key_, value_, n_key_) &(const rk_ruler_spec){ &rk_ruler_niah_one, &(const rk_niah){ .hay = hay_, .key = key_, \
-	.value = value_, .n_key = n_key_, .n_value = 1, .n_query = 1 } }
+	.value = value_, .n_key = n_key_, .n_value = 1, .n_query = 1 } }, .essays = hay_ == RK_HAY_ESSAY
 #define NIAH_SOME(n_key_, n_value_, n_query_) &(const rk_ruler_spec){ &rk_ruler_niah_some, &(const rk_niah){ .hay = RK_HAY_ESSAY, \
-	.key = RK_MADE_WORDS, .value = RK_MADE_NUMBERS, .n_key = n_key_, .n_value = n_value_, .n_query = n_query_ } }
+	.key = RK_MADE_WORDS, .value = RK_MADE_NUMBERS, .n_key = n_key_, .n_value = n_value_, .n_query = n_query_ } }, .essays = true
 #define TASK(name_, doc_, score_, ...) { .suite = "ruler", .name = name_, .doc = doc_, .n_example = 20, .make = make, .score = score_, \
 	.spec = __VA_ARGS__ }
 

@@ -8,6 +8,7 @@
 #define RK_EVAL_TASK_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
@@ -49,6 +50,7 @@ typedef struct rk_task {
 	double (*score)(const rk_example *x, const char *reply, json_t **detail);
 	const char *file[RK_TASK_FILES];	/* what it reads below data_dir; NULL: no more */
 	const char *url;		/* where those files are from */
+	bool essays;			/* it reads the haystack */
 	const void *spec;		/* what variants of one make/score differ in */
 	const char *refused;		/* why it cannot be run here; NULL: it can.  make and score are not called then */
 } rk_task;

@@ -206,6 +206,19 @@ def test_predictions(refreshkv, small, tmp_path):
     assert re.search(r"vt.jsonl +2 +\d +50.00", refreshkv.ok("eval", "score", "vt", rows).stdout.decode())
 
 
+def test_what_lacks_its_files_is_left_out(refreshkv, small, tmp_path):
+    """A suite runs what can be run; which tasks that leaves out, and for want of what, is one line."""
+    path, essays = tmp_path / "r.jsonl", tmp_path / "essays.json"
+    essays.write_text(json.dumps({"text": "A sentence. " * 20}))
+    args = ["eval", "ruler", "-q", "-m", small, "--length", "1600", "-n", "1", "--json", path]
+    r = refreshkv.ok(*args)
+    left = "niah_single_2, niah_single_3, niah_multikey_1, niah_multivalue, niah_multiquery (need --haystack FILE), qa_1, qa_2 (need --data DIR)"
+    assert r.stderr.decode() == f"refreshkv: left out: {left}\n"
+    assert [r["task"] for r in records(path)[1]] == ["niah_single_1", "niah_multikey_2", "niah_multikey_3", "vt", "cwe", "fwe"]
+    # with essays there are more tasks, so these results are another run's
+    assert "tasks" in one_line(refreshkv(*args, "--haystack", essays), 2)
+
+
 def test_longproc(refreshkv, small, tmp_path):
     """A task with a size of its own, from files that end before the number of examples that was asked for."""
     data = tmp_path / "data" / "path_traversal"
@@ -259,7 +272,8 @@ BAD = [
     (["eval", "ppl", "x", "--seed", "1"], 2, "--seed"),
     (["eval", "needle", "--eval", "5"], 2, "--eval does nothing for eval needle: it goes with ppl"),
     (["eval", "needle", "--data", "x"], 2, "ruler and longproc"),
-    (["eval", "ruler", "--length", "1600"], 2, "niah_single_2: hides its needles in essays: give --haystack FILE"),  # before any task runs
+    (["eval", "ruler", "--task", "vt", "--task", "niah_single_2", "--length", "1600"], 2, "niah_single_2: hides its needles in essays: give "
+     "--haystack FILE"),  # before any task runs
     (["eval", "longproc"], 2, "html_to_tsv_0.5k: needs --data DIR"),
     (["eval", "longproc", "--task", "pseudo_to_code_2k"], 2, "compiling and running"),
     (["eval"], 2, "operand"),
