@@ -367,10 +367,28 @@ static void a_digest_is_broken_off(void **state)
 	rk_err e;
 
 	(void)state;
+	h.model_sha256[0] = '\0';
 	assert_int_equal(rk_recorder_open(&r, aid_path, true, false, &h, "/dev/zero", &e), 0);
 	assert_int_equal(rk_recorder_close(r, &e), 0);
 	assert_int_equal(rk_trace_open(&t, aid_path, &e), 0);
 	assert_string_equal(rk_trace_head(t)->model_sha256, "");
+	rk_trace_close(t);
+}
+
+/* A model that was hashed once is not hashed again: of this one there is no end. */
+static void a_digest_is_made_once(void **state)
+{
+	rk_trace_header h = aid_header();
+	rk_recorder *r;
+	rk_trace *t;
+	rk_err e;
+
+	(void)state;
+	assert_int_equal(rk_recorder_open(&r, aid_path, true, false, &h, "/dev/zero", &e), 0);
+	assert_string_equal(rk_recorder_model(r), h.model_sha256);
+	assert_int_equal(rk_recorder_close(r, &e), 0);
+	assert_int_equal(rk_trace_open(&t, aid_path, &e), 0);
+	assert_string_equal(rk_trace_head(t)->model_sha256, h.model_sha256);
 	rk_trace_close(t);
 }
 
@@ -380,7 +398,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(plain_files_read_back), T(compressed_files_read_back), T(cut_files_read_to_the_last_line), T(damage_is_named_by_line),
 		T(endless_lines_are_refused), T(nothing_is_overwritten), T(write_errors_stop_the_recording_only), T(kill_leaves_a_readable_trace),
-		T(losses_are_gaps), T(a_digest_is_broken_off),
+		T(losses_are_gaps), T(a_digest_is_broken_off), T(a_digest_is_made_once),
 	};
 	return cmocka_run_group_tests(tests, aid_make_dir, aid_remove_dir);
 }

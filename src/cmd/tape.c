@@ -83,6 +83,7 @@ int rk_tape_begin(rk_tape *t, const char *path, bool force, int *after, rk_err *
 
 	rk_trace_header_fill(&h, t->g, t->cfg, t->command, t->follow);
 	snprintf(h.document_sha256, sizeof h.document_sha256, "%s", t->document_sha256);
+	memcpy(h.model_sha256, t->model_sha256, sizeof h.model_sha256);
 	h.n_lane = t->n_lane;	/* lanes may have come or gone since the engine was opened */
 	for (int i = 0; i < h.n_lane; i++)
 		memcpy(h.policy[i], t->spec[i], RK_SPEC_MAX);
@@ -121,5 +122,7 @@ int rk_tape_end(rk_tape *t, rk_err *e)
 	rk_recorder *r = t->recorder;
 
 	t->recorder = NULL;
+	if (r)
+		snprintf(t->model_sha256, sizeof t->model_sha256, "%s", rk_recorder_model(r));
 	return rk_recorder_close(r, e);
 }

@@ -19,6 +19,7 @@ typedef struct rk_tape {
 
 	rk_recorder *recorder;		/* NULL: nothing is recorded; owned (rk_tape_end) */
 	bool waiting;			/* for that token of lane 0 */
+	char model_sha256[65];		/* as a recording has found it; "": none has yet */
 
 	/* of the session, whether it is recorded or not */
 	rk_event start, prefill;	/* the last ones; type RK_EV_GAP: none yet */

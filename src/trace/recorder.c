@@ -30,6 +30,7 @@ struct rk_recorder {
 	rk_sink *sink;
 	rk_trace_header head;
 	char *model_path;
+	_Atomic bool hashed;	/* head.model_sha256 stays as it is */
 	bool wait;		/* as opened */
 	int64_t t0;		/* what the trace counts time from */
 	int64_t said;		/* losses of the queue that are in the trace */
@@ -44,8 +45,9 @@ static int add_header(rk_recorder *r, rk_err *e)
 	rk_err unread;
 
 	/* A model that can no longer be read leaves its digest unknown, and so does one that a user would have to wait for. */
-	if (r->model_path && rk_digest_file(r->model_path, r->head.model_sha256, r->wait ? NULL : &r->stop, &unread))
+	if (!r->hashed && r->model_path && rk_digest_file(r->model_path, r->head.model_sha256, r->wait ? NULL : &r->stop, &unread))
 		r->head.model_sha256[0] = '\0';
+	atomic_store(&r->hashed, true);
 	if (rk_trace_header_line(&r->head, &line, &len, e))
 		return -1;
 	int rc = rk_sink_add(r->sink, line, len, e);
@@ -135,6 +137,7 @@ int rk_recorder_open(rk_recorder **out, const char *path, bool force, bool wait,
 	if (!r)
 		return rk_fail(e, RK_ENOMEM, "%s: no memory to record", path);
 	r->head = *h;
+	r->hashed = h->model_sha256[0] != '\0';
 	r->wait = wait;
 	r->t0 = rk_clock_ns();
 	if (h->prompt) {
@@ -159,6 +162,11 @@ int rk_recorder_open(rk_recorder **out, const char *path, bool force, bool wait,
 fail:
 	recorder_free(r);
 	return -1;
+}
+
+const char *rk_recorder_model(const rk_recorder *r)
+{
+	return atomic_load(&r->hashed) ? r->head.model_sha256 : "";
 }
 
 static int tell(rk_recorder *r, rk_err *e)

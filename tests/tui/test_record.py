@@ -1,6 +1,8 @@
 """Recording from the screen: `:record` at any moment gives a trace that is whole from there on."""
+import hashlib
 import json
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -99,6 +101,22 @@ def test_after_a_new_session(chat, tmp_path):
     assert "after" not in head and "qc=3" in head["policies"][0] and len(starts) == 1
     assert starts[0]["policies"] == head["policies"]
     assert "after" not in refreshkv("replay", path).stderr
+
+
+def test_the_model_is_hashed_once(term, tiny, tmp_path):
+    """A second recording says which model it is of, though the file is no longer there to be read."""
+    model = tmp_path / "model.gguf"
+    shutil.copy(tiny, model)
+    t = term("chat", "-m", model, "--threads", "1")
+    t.wait("Type a question")
+    t.send("\t")
+    for name in "one.jsonl", "two.jsonl":
+        say(t, f"record {name}", f"recording to {name}")
+        t.wait(lambda s: (tmp_path / name).exists() and (tmp_path / name).read_text().endswith("\n"))
+        say(t, "record stop", f"refreshkv replay {name}")
+        model.unlink(missing_ok=True)
+    one, two = (lines(tmp_path / name)[0]["model"] for name in ("one.jsonl", "two.jsonl"))
+    assert one["sha256"] == hashlib.sha256(tiny.read_bytes()).hexdigest() and two == one
 
 
 def test_nothing_is_overwritten(running, tmp_path):
