@@ -135,8 +135,8 @@ int rk_trace_opts_open(rk_recorder **r, const rk_trace_opts *o, const rk_engine 
                        enum rk_follow follow, const char *document_sha256, const int32_t *ids, size_t n, rk_err *e);
 /* Ends it.  A failure is a message on stderr: the command's own result stands. */
 void rk_trace_opts_close(rk_recorder *r);
-/* Says on stderr what a trace lacks: its end, events that were lost. */
-void rk_cmd_trace_remarks(const rk_trace *t, const char *path, int64_t lost);
+/* What a trace lacks (its start or end, `lost` events), a sentence each between `before` and `after`. */
+void rk_cmd_trace_remarks(FILE *f, const char *before, const char *after, const rk_trace *t, const char *path, int64_t lost);
 
 /* Follows the running command until RK_EV_IDLE.  trace (NULL: none) is fed every event.  fn may be NULL.  -1 with the
  * engine's error or fn's.  show_prefill: a progress line on stderr where that is a terminal. */

@@ -117,7 +117,7 @@ int rk_cmd_export(int argc, char **argv, rk_err *e)
 	char *stem = stem_of(files.v[0]);
 	int rc = !stem ? rk_fail(e, RK_ENOMEM, "no memory") : o.to == FORMAT_CSV ? export_csv(t, o.out ? o.out : stem, e) :
 	         export_file(t, &o, stem, e);
-	rk_cmd_trace_remarks(t, files.v[0], 0);
+	rk_cmd_trace_remarks(stderr, "refreshkv: ", "\n", t, files.v[0], 0);
 	free(stem);
 	rk_trace_close(t);
 	return rc;

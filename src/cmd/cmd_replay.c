@@ -124,7 +124,7 @@ static int show_as_text(struct show *s, rk_err *e)
 	for (int k = 0; k < s->files->n; k++) {
 		for (int i = 0; i < rk_trace_head(s->t[k])->n_lane && rc == 0 && !s->o->quiet; i++)
 			rk_cmd_print_figures(&s->r[k], i);
-		rk_cmd_trace_remarks(s->t[k], s->files->v[k], s->r[k].stats.lost);
+		rk_cmd_trace_remarks(stderr, "refreshkv: ", "\n", s->t[k], s->files->v[k], s->r[k].stats.lost);
 		rk_record_free(&s->r[k]);
 	}
 	if (s->t[1] && !rk_pair_same_prompt(s->pair))
@@ -142,12 +142,8 @@ static char *remarks(const struct show *s)
 	FILE *f = open_memstream(&text, &len);
 	if (!f)
 		return NULL;
-	for (int i = 0; i < s->files->n; i++) {
-		if (rk_trace_cut(s->t[i]))
-			fprintf(f, "%s: the end is missing: recording was killed, or is still running. ", s->files->v[i]);
-		if (rk_trace_head(s->t[i])->after)
-			fprintf(f, "%s: recorded after %d tokens of the session. ", s->files->v[i], rk_trace_head(s->t[i])->after);
-	}
+	for (int i = 0; i < s->files->n; i++)	/* losses are notes where they were */
+		rk_cmd_trace_remarks(f, "", ". ", s->t[i], s->files->v[i], 0);
 	if (s->t[1] && !rk_pair_same_prompt(s->pair))
 		fputs("These traces do not say what their prompts were: they may differ.", f);
 	if (fclose(f) == 0 && len)

@@ -194,7 +194,7 @@ static int add_file(struct stats *s, int file, const char *path, rk_err *e)
 	if (rc == 0 && (add_session(s, &stats, e) || add_ratios(s, &series, e) || add_reply(s, file, &series, e)))
 		rc = -1;
 	s->cut |= rk_trace_cut(t);
-	rk_cmd_trace_remarks(t, path, series.lost);
+	rk_cmd_trace_remarks(stderr, "refreshkv: ", "\n", t, path, series.lost);
 	rk_stats_free(&stats);
 	rk_series_free(&series);
 	rk_trace_close(t);

@@ -59,14 +59,14 @@ void rk_trace_opts_close(rk_recorder *r)
 		fprintf(stderr, "refreshkv: %s\n", e.msg);
 }
 
-void rk_cmd_trace_remarks(const rk_trace *t, const char *path, int64_t lost)
+void rk_cmd_trace_remarks(FILE *f, const char *before, const char *after, const rk_trace *t, const char *path, int64_t lost)
 {
 	if (rk_trace_cut(t))
-		fprintf(stderr, "refreshkv: %s: the end is missing: recording was killed, or is still running\n", path);
+		fprintf(f, "%s%s: the end is missing: recording was killed, or is still running%s", before, path, after);
 	if (rk_trace_head(t)->after)
-		fprintf(stderr, "refreshkv: %s: recorded after %d tokens of the session\n", path, rk_trace_head(t)->after);
+		fprintf(f, "%s%s: recorded after %d tokens of the session%s", before, path, rk_trace_head(t)->after, after);
 	if (rk_trace_no_start(t))
-		fprintf(stderr, "refreshkv: %s: the start of the session was lost: its prompt and cache sizes are n/a\n", path);
+		fprintf(f, "%s%s: the start of the session was lost: its prompt and cache sizes are n/a%s", before, path, after);
 	if (lost)
-		fprintf(stderr, "refreshkv: %s: %lld events were lost while it was recorded\n", path, (long long)lost);
+		fprintf(f, "%s%s: %lld events were lost while it was recorded%s", before, path, (long long)lost, after);
 }

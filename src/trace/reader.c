@@ -88,6 +88,20 @@ static void add_mark(rk_trace *t)
 	t->mark[t->n_mark++] = (struct mark){ t->n_token, rk_source_tell(t->src), t->line };
 }
 
+/* Reads up to the first session's start, or to where it should have been, so that its loss is known from the outset.  Lines that are
+ * no events are told when they are read in earnest. */
+static int look_for_start(rk_trace *t, rk_err *e)
+{
+	rk_event ev;
+	const void *payload;
+
+	if (rk_trace_seek(t, 0, e))
+		return -1;
+	while (!t->started && rk_trace_next(t, &ev, &payload, e) != 0)
+		;
+	return rk_trace_seek(t, 0, e);
+}
+
 static int first_pass(rk_trace *t, rk_err *e)
 {
 	const char *line;
@@ -107,7 +121,7 @@ static int first_pass(rk_trace *t, rk_err *e)
 			t->n_token++;
 		}
 	t->cut = rk_source_cut(t->src);
-	return rc < 0 ? -1 : rk_trace_seek(t, 0, e);
+	return rc < 0 ? -1 : look_for_start(t, e);
 }
 
 int rk_trace_open(rk_trace **out, const char *path, rk_err *e)

@@ -76,7 +76,7 @@ const rk_trace_header *rk_trace_head(const rk_trace *t);
 int64_t rk_trace_n_token(const rk_trace *t);		/* RK_EV_TOKEN events of lane 0 */
 int64_t rk_trace_duration_ns(const rk_trace *t);	/* t_ns of the last event */
 bool rk_trace_cut(const rk_trace *t);			/* the end is missing: recording was killed, or is still running */
-bool rk_trace_no_start(const rk_trace *t);		/* reading came upon a session without its start; see rk_trace_next */
+bool rk_trace_no_start(const rk_trace *t);		/* the first session's start was lost; see rk_trace_next */
 
 /* 1: *ev is the next event, *payload ev->size bytes (not NUL-terminated, valid until the next call); 0: end of the trace;
  * -1: a line that is not an event (e names file:line); the next call goes on behind it.  Where the start of the first session

@@ -120,6 +120,15 @@ def test_two_side_by_side(term, tmp_path):
     assert s.count("the end is missing") >= 1
 
 
+def test_a_lost_start_is_said(term, tmp_path):
+    from .conftest import DATA
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(line for line in (DATA / "session.jsonl").read_text().splitlines(True) if not line.startswith('{"ev":"start"')))
+    t = term("replay", path, "--speed", "0")
+    t.wait("start of the session was lost")
+    assert "This is RefreshKV, a powerful" in t.wait("ready")
+
+
 def test_seeking_keeps_the_note_on_what_is_missing(term, tmp_path):
     from .conftest import DATA
     late = tmp_path / "late.jsonl"
