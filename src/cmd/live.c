@@ -177,7 +177,7 @@ static int record(void *ctx, const char *path, bool force, int *after, rk_err *e
 	rk_live *l = ctx;
 
 	if (l->relaid)
-		return rk_fail(e, RK_EFAIL, "the session has other lanes now and has not started with them yet");
+		return rk_fail(e, RK_EFAIL, "`:lane` was used and the session has not started since: a recording can begin with the next reply");
 	if (rk_tape_begin(&l->tape, path, force, after, e))
 		return -1;
 	snprintf(l->trace_path, sizeof l->trace_path, "%s", path);

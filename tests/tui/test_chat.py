@@ -215,6 +215,20 @@ def test_lanes_come_and_go(chat, tmp_path):
     t.wait("did you mean")
 
 
+def test_recording_after_a_lane_that_cannot_be_added(chat):
+    t = chat("-n", "4")
+    t.wait("Type a question")
+    ask(t, "first")
+    leave(t)
+    t.send(":lane add snapkv:window=1024\r")	# wider than a chunk of the prefill
+    t.wait("error:")
+    ready(t)
+    t.send(":new\r")
+    t.wait(lambda s: "▸ first" not in s)
+    t.send(":record one.jsonl\r")
+    t.wait("recording to one.jsonl")
+
+
 def test_a_lane_that_cannot_be_added(chat, tmp_path):
     """The prompt is read again without it, and what is asked next is a further turn: the document is not sent once more."""
     document = tmp_path / "doc.txt"
