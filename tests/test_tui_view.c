@@ -161,6 +161,28 @@ static void first_difference(void **state)
 	rk_view_free(&v);
 }
 
+/* Lanes that are given the same tokens part where one would have taken another; their texts stay comparable. */
+static void first_difference_of_given_tokens(void **state)
+{
+	rk_view v;
+
+	(void)state;
+	assert_int_equal(rk_view_init(&v, 64, NULL), 0);
+	start(&v, 2);
+	for (int i = 0; i < 8; i++)
+		for (int lane = 0; lane < 2; lane++) {
+			rk_event ev = { .type = RK_EV_TOKEN, .lane = (int8_t)lane, .index = i, .size = 1 };
+			ev.token.id = 40 + i;
+			ev.token.forced = true;
+			ev.token.top_id[0] = lane && i >= 3 ? 7 : 8;
+			ev.token.logprob = lane ? -1 : -2;
+			rk_view_event(&v, &ev, "x");
+		}
+	assert_int_equal(v.item[0].differs[1], 3);
+	assert_true(fabs(rk_view_lane_ratio(&v, 0) - exp(1)) < 1e-6);
+	rk_view_free(&v);
+}
+
 /* 10,000 tokens through a ring of 256: text stays whole, details are those of the last 256, memory does not grow. */
 static void bounded(void **state)
 {
@@ -535,7 +557,8 @@ static void a_conversation_that_failed_goes_along(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tokens_and_steps), cmocka_unit_test(ratio), cmocka_unit_test(first_difference), cmocka_unit_test(bounded),
+		cmocka_unit_test(tokens_and_steps), cmocka_unit_test(ratio), cmocka_unit_test(first_difference),
+		cmocka_unit_test(first_difference_of_given_tokens), cmocka_unit_test(bounded),
 		cmocka_unit_test(hostile), cmocka_unit_test(lines_grow_as_made_at_once), cmocka_unit_test(replies_of_lanes_that_are_gone),
 		cmocka_unit_test(every_size_draws),
 		cmocka_unit_test(says_what_is_not_known), cmocka_unit_test(ascii_only), cmocka_unit_test(keys_do_what_they_say),

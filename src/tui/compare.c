@@ -1,5 +1,5 @@
 /* compare.c: the lanes of a session as columns: the same question, each policy's own text, scrolled together; the first token
- * that is not lane 0's is marked.  Below: a scoreboard. */
+ * where a lane's own choice is not lane 0's is marked.  Below: a scoreboard. */
 #include <math.h>
 #include <string.h>
 #include "tui/pane.h"

@@ -253,10 +253,13 @@ static rk_view_token *token_slot(const rk_view *v, int lane, int64_t serial)
 static void note_difference(rk_view *v, rk_view_item *it, int lane, int index)
 {
 	for (int i = 1; i < v->n_lane; i++) {
-		if ((lane && i != lane) || it->differs[i] >= 0 || index >= it->n_token[i] || index >= it->n_token[0])
+		if ((lane && i != lane) || index >= it->n_token[i] || index >= it->n_token[0])
 			continue;
 		const rk_view_token *a = token_slot(v, 0, it->first[0] + index), *b = token_slot(v, i, it->first[i] + index);
-		if (a && b && a->id != b->id)
+		if (!a || !b)
+			continue;
+		it->other_text[i] |= a->id != b->id;
+		if (it->differs[i] < 0 && a->choice != b->choice)
 			it->differs[i] = index;
 	}
 }
@@ -272,7 +275,7 @@ static void on_token(rk_view *v, const rk_event *ev, const char *text)
 	rk_view_token *t = &l->token[l->n_token % v->keep];
 	memset(l->layer + (size_t)(l->n_token % v->keep) * (size_t)v->n_layer, 0, (size_t)v->n_layer * sizeof *l->layer);
 	*t = (rk_view_token){
-		.id = ev->token.id, .pos = ev->token.pos, .index = ev->index, .item = (int32_t)(it - v->item),
+		.id = ev->token.id, .choice = rk_event_own_choice(ev), .pos = ev->token.pos, .index = ev->index, .item = (int32_t)(it - v->item),
 		.text_at = (uint32_t)l->n_text, .text_len = ev->size,
 		.logprob = ev->token.logprob, .lse = ev->token.lse, .kl = ev->token.kl, .same_top1 = ev->token.same_top1,
 		.forced = ev->token.forced, .shadow_logprob = NAN, .cum_nll = NAN,
@@ -435,7 +438,7 @@ void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
 			rk_view_note(v, "policy: %s", rk_view_brief(spec, brief));
 		break;
 	case RK_EV_END: on_end(v, ev, payload); break;
-	case RK_EV_GAP: rk_view_note(v, "%lld events were lost: the screen was too slow", (long long)ev->gap.lost); break;
+	case RK_EV_GAP: rk_view_note(v, "%lld events were lost: they came faster than they were read", (long long)ev->gap.lost); break;
 	case RK_EV_ERROR: rk_view_note(v, "error: %.*s", (int)ev->size, (const char *)payload); break;
 	case RK_EV_IDLE: v->phase = RK_PHASE_IDLE; break;
 	}
@@ -569,7 +572,7 @@ double rk_view_lane_ratio(const rk_view *v, int lane)
 		if (it->kind != RK_ITEM_REPLY)
 			continue;
 		/* the same tokens, and as many */
-		if (it->n_token[lane] != it->n_token[base] || it->differs[lane] >= 0 || it->differs[base] >= 0)
+		if (it->n_token[lane] != it->n_token[base] || it->other_text[lane] || it->other_text[base])
 			return NAN;
 	}
 	return base < 0 ? (double)NAN : rk_stats_ratio(&v->stats, lane, base);

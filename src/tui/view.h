@@ -24,6 +24,7 @@ typedef struct rk_view_layer {
 
 typedef struct rk_view_token {
 	int32_t id, pos, index;		/* index in its reply */
+	int32_t choice;			/* rk_event_own_choice */
 	int32_t item;			/* of the transcript */
 	uint32_t text_at, text_len;	/* in the lane's text */
 	float logprob, lse;
@@ -69,7 +70,8 @@ typedef struct rk_view_item {
 	int64_t first[RK_MAX_LANE];	/* serial of its first token */
 	int32_t n_token[RK_MAX_LANE];
 	size_t text_at[RK_MAX_LANE], text_len[RK_MAX_LANE];
-	int32_t differs[RK_MAX_LANE];	/* index of the first token that is not lane 0's, -1: none so far */
+	int32_t differs[RK_MAX_LANE];	/* index of the first token where the lane's own choice is not lane 0's, -1: none so far */
+	bool other_text[RK_MAX_LANE];	/* it took other tokens than lane 0; lanes that follow one text never do */
 	int8_t end[RK_MAX_LANE];	/* enum rk_end; -1: running */
 } rk_view_item;
 
