@@ -108,32 +108,84 @@ __device__ __forceinline__ void rk_chunk_sum(float *row, float *score, int n, fl
 	}
 }
 
+/* Chunks of the full cache. */
+__device__ __forceinline__ int rk_full_chunks(const rk_lane_cache &c, int n_pos)
+{
+	int n = rk_in_prompt(c, n_pos);
+
+	return rk_chunks(n) + rk_chunks(n_pos - n);
+}
+
+/* By a warp: maximum and sum of what n chunks left of head g of a group, in every lane. */
+struct rk_joined { float max, sum; };
+__device__ __forceinline__ rk_joined rk_join(const rk_dims &m, const rk_scratch &s, int kv, int g, int n)
+{
+	size_t first = (size_t)kv * (size_t)s.max_chunk * (size_t)m.group + (size_t)g;
+	int lane = (int)threadIdx.x % RK_WARP;
+	rk_joined j = { -INFINITY, 0 };
+
+#pragma unroll 4
+	for (int i = lane; i < n; i += RK_WARP)
+		j.max = fmaxf(j.max, s.part_max[first + (size_t)(i * m.group)]);
+	j.max = rk_team_max(j.max);
+#pragma unroll 4
+	for (int i = lane; i < n; i += RK_WARP)
+		j.sum += s.part_sum[first + (size_t)(i * m.group)] * rk_exp2(s.part_max[first + (size_t)(i * m.group)] - j.max);
+	j.sum = rk_team_sum(j.sum);
+	return j;
+}
+
 /* Is the stand-in due to be renewed, which takes attention over everything? */
 __host__ __device__ __forceinline__ bool rk_renews(const rk_lane_cache &c)
 {
 	return c.pol.tail && (c.force_full || c.step % c.pol.tail == 0);
 }
 
-/* What a KV head attends: prompt and tail, or its ring. */
+/* What a KV head attends: the full cache, prompt and tail; or its ring, which is a list of positions in the full cache of a
+ * lane that keeps that, and else has rows of its own. */
 template<typename T> struct rk_job {
-	rk_span<T> a, b;
-	int n_chunk;
+	rk_span<T> a, b;	/* rows 0 .. a.n - 1, and those that follow */
+	const int32_t *pos;	/* [n] the rows to attend, in this order; NULL: all */
+	int n, n_chunk;		/* n: rows to attend */
 };
 template<typename T>
 __device__ __forceinline__ rk_job<T> rk_job_of(const rk_dims &m, int layer, int kv, const rk_dev_lane *l, bool ring,
                                                int n_pos)
 {
-	const rk_partial &r = l->c.part;
-	rk_job<T> j = {};
-	if (ring) {
-		j.a = rk_rows<T>(m, r.k, r.v, layer, kv, r.cap, r.count[rk_ring_at(m, layer, kv)]);
-	} else {
-		int n = rk_in_prompt(l->c, n_pos);
-		j.a = rk_rows<T>(m, l->prompt.k, l->prompt.v, layer, kv, l->prompt.cap, n);
-		j.b = rk_rows<T>(m, l->c.tail.k, l->c.tail.v, layer, kv, l->c.tail.cap, n_pos - n);
+	const rk_lane_cache &c = l->c;
+	const rk_partial &r = c.part;
+	size_t at = rk_ring_at(m, layer, kv);
+	int held = ring ? r.count[at] : 0, in_prompt = rk_in_prompt(c, n_pos);
+
+	if (ring && !c.keeps_full)
+		return { rk_rows<T>(m, r.k, r.v, layer, kv, r.cap, held), {}, NULL, held, rk_chunks(held) };
+	rk_span<T> a = rk_rows<T>(m, l->prompt.k, l->prompt.v, layer, kv, l->prompt.cap, in_prompt),
+		b = rk_rows<T>(m, c.tail.k, c.tail.v, layer, kv, c.tail.cap, n_pos - in_prompt);
+	if (ring)
+		return { a, b, r.pos + at * (size_t)r.cap, held, rk_chunks(held) };
+	return { a, b, NULL, n_pos, rk_full_chunks(c, n_pos) };
+}
+
+/* The part of a job's rows that makes a chunk; a chunk of the full cache lies in one store. */
+struct rk_piece { int first, n; };
+template<typename T> __device__ __forceinline__ rk_piece rk_piece_of(const rk_job<T> &j, int chunk)
+{
+	int in_a = j.pos ? j.n_chunk : rk_chunks(j.a.n), first = chunk * RK_CUDA_CHUNK, end = j.pos ? j.n : j.a.n;
+
+	if (chunk >= in_a) {
+		first = j.a.n + (chunk - in_a) * RK_CUDA_CHUNK;
+		end = j.n;
 	}
-	j.n_chunk = rk_chunks(j.a.n) + rk_chunks(j.b.n);
-	return j;
+	return { first, end - first < RK_CUDA_CHUNK ? end - first : RK_CUDA_CHUNK };
+}
+
+/* Where entry i of a job lies in the keys or, with b's and a's values, in the values. */
+template<typename T>
+__device__ __forceinline__ const T *rk_row_in(const rk_job<T> &j, const T *a, const T *b, int i, int d)
+{
+	int row = j.pos ? j.pos[i] : i;
+
+	return row < j.a.n ? a + (size_t)row * (size_t)d : b + (size_t)(row - j.a.n) * (size_t)d;
 }
 
 /* One call of attn_prefill. */

@@ -60,7 +60,8 @@ __device__ __forceinline__ static void count_bytes(rk_step_report *rep, const rk
 	rep->bytes_partial += 2 * row * held;
 }
 
-/* Writes the new token k, v [n_kv][d] to slot `next` of every ring, in the cache's type. */
+/* Puts the new token into slot `next` of every ring; its k, v [n_kv][d] too, in the cache's type, where no full cache has
+ * them. */
 template<typename T>
 __device__ __forceinline__ static void ring_write(const rk_dims &m, int layer, const rk_lane_cache &c, const float *k,
                                                   const float *v)
@@ -68,7 +69,7 @@ __device__ __forceinline__ static void ring_write(const rk_dims &m, int layer, c
 	const rk_partial &r = c.part;
 	size_t ring0 = rk_ring_at(m, layer, 0);
 
-	for (int i = (int)threadIdx.x; i < m.n_kv * m.d; i += (int)blockDim.x) {
+	for (int i = (int)threadIdx.x; i < m.n_kv * m.d && !c.keeps_full; i += (int)blockDim.x) {
 		size_t ring = ring0 + (size_t)(i / m.d),
 			to = (ring * (size_t)r.cap + (size_t)r.next[ring]) * (size_t)m.d + (size_t)(i % m.d);
 		rk_put((T *)r.k + to, k[i]);
@@ -129,8 +130,6 @@ __device__ __forceinline__ static bool task_of(task *t, const rk_dev_lane *lane,
 	*t = { false, false, n_pos ? n_pos : lane->c.n_pos };
 	if (what == RK_ATTEND_SCORES)
 		return true;
-	if (what == RK_ATTEND_GLANCE)
-		return out->refresh;
 	t->ring = what == RK_ATTEND_RING || what == RK_ATTEND_NEW_RING || !out->refresh;
 	t->mix = t->ring || p.score == RK_SCORE_NONE || p.attend == RK_ATTEND_FULL || rk_renews(lane->c);
 	return what != RK_ATTEND_NEW_RING || out->refresh;
@@ -144,14 +143,14 @@ static size_t split_shared(int heads, int d)
 
 /* split: attention of up to HB heads of a group over chunks of RK_CUDA_CHUNK positions: per chunk and head the maximum
  * m, the sum l of exp2(s - m) and the output sum exp2(s - m) v.  Reference: ref_attend, with merge below.
- * q [n_head][d] f32; keys and values [n][d] f16 or f32, two spans or a ring; part_* in the scratch; scores kept where a
- * selection or an accumulator wants them.
+ * q [n_head][d] f32; keys and values [n][d] f16 or f32, rows of two spans, all or those at a ring's positions; part_* in the
+ * scratch; scores kept where a selection or an accumulator wants them.
  * grid: (as many as fill the GPU, n_kv, heads / HB), each block taking every gridDim.x-th chunk; block: 8 warps;
  * shared: split_shared.  A team of lanes reads a row, 16 bytes (f16) each; f32 sums: within a lane in order, then
  * butterflies, then warps in order.  Reads each key and value once for all heads of the group: 2 n d bytes(T) per KV
  * head; memory bound. */
 template<typename T, int HB>
-__global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 4 : 1) split(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out,
+__global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 3 : 1) split(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out,
                                                   rk_scratch s, const float *q, int what, int n_pos)
 {
 	int kv = (int)blockIdx.y, g0 = (int)blockIdx.z * HB, heads = m.group - g0 < HB ? m.group - g0 : HB;
@@ -175,12 +174,8 @@ __global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 4 : 1) split(rk
 			qr[h][i] = in && h < heads ? q[(kv * m.group + g0 + h) * m.d + col + i] * scale : 0;
 
 	for (int chunk = (int)blockIdx.x; chunk < job.n_chunk; chunk += (int)gridDim.x) {
-		int in_a = rk_chunks(job.a.n),
-			at = chunk < in_a ? chunk * RK_CUDA_CHUNK : (chunk - in_a) * RK_CUDA_CHUNK;
-		int left = (chunk < in_a ? job.a.n : job.b.n) - at, n = left < RK_CUDA_CHUNK ? left : RK_CUDA_CHUNK,
-			first = at + (chunk < in_a ? 0 : job.a.n);
-		const T *key = (chunk < in_a ? job.a.k : job.b.k) + (size_t)at * (size_t)m.d + col;
-		const T *value = (chunk < in_a ? job.a.v : job.b.v) + (size_t)at * (size_t)m.d + col;
+		rk_piece piece = rk_piece_of(job, chunk);
+		int first = piece.first, n = piece.n;
 		size_t part = ((size_t)kv * (size_t)s.max_chunk + (size_t)chunk) * (size_t)m.group + (size_t)g0;
 
 		/* scores: a row per team */
@@ -189,7 +184,7 @@ __global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 4 : 1) split(rk
 			int r = base + my_team;
 			float x[8] = {};
 			if (in && r < n)
-				rk_get8(x, key + (size_t)r * (size_t)m.d);
+				rk_get8(x, rk_row_in(job, job.a.k, job.b.k, first + r, m.d) + col);
 #pragma unroll
 			for (int h = 0; h < HB; h++) {
 				float dot = 0;
@@ -213,7 +208,7 @@ __global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 4 : 1) split(rk
 			for (int r = warp * teams + my_team; r < n; r += WARPS * teams) {
 				float x[8] = {};
 				if (in)
-					rk_get8(x, value + (size_t)r * (size_t)m.d);
+					rk_get8(x, rk_row_in(job, job.a.v, job.b.v, first + r, m.d) + col);
 #pragma unroll
 				for (int h = 0; h < HB; h++) {
 					float w = h < heads ? p[h * RK_CUDA_CHUNK + r] : 0;
@@ -242,8 +237,8 @@ __global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 4 : 1) split(rk
 }
 
 /* merge: the chunks of a query head into its output, maximum and 1/sum.  Reference: ref_attend.
- * One block per head, 8 warps: columns side by side, chunks dealt to THREADS / d' slices and joined in order; shared: a
- * float per warp and the slices.  Reads (d + 2) floats per chunk: 1.6 % of what split reads at d = 128, group 4. */
+ * One block per head, 8 warps: columns side by side, chunks dealt to THREADS / d' slices and joined in order; shared: the
+ * slices.  Reads (d + 2) floats per chunk: 1.6 % of what split reads at d = 128, group 4. */
 template<typename T>
 __global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out, rk_scratch s, float *o,
                       int what, int n_pos)
@@ -251,23 +246,17 @@ __global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_de
 	int head = (int)blockIdx.x, kv = head / m.group, g = head % m.group,
 		wide = (m.d + RK_WARP - 1) / RK_WARP * RK_WARP;
 	int slices = THREADS / wide, slice = (int)threadIdx.x / wide, j = (int)threadIdx.x % wide;
-	float *warp_part = (float *)rk_shared(), *slice_out = warp_part + WARPS, max = -INFINITY, sum = 0, acc = 0;
+	float *slice_out = (float *)rk_shared(), acc = 0;
 	task t;
 
 	if (!task_of(&t, lane, out, what, n_pos))
 		return;
 	int n = rk_job_of<T>(m, layer, kv, lane, t.ring, t.n_pos).n_chunk;
 	size_t first = (size_t)kv * (size_t)s.max_chunk * (size_t)m.group + (size_t)g;
-	for (int i = (int)threadIdx.x; i < n; i += THREADS)
-		max = fmaxf(max, s.part_max[first + (size_t)(i * m.group)]);
-	max = rk_block_max(max, warp_part);
-	for (int i = (int)threadIdx.x; i < n; i += THREADS)
-		sum += s.part_sum[first + (size_t)(i * m.group)] *
-		       rk_exp2(s.part_max[first + (size_t)(i * m.group)] - max);
-	sum = rk_block_sum(sum, warp_part);
+	rk_joined all = rk_join(m, s, kv, g, n);	/* every warp for itself */
 	if (threadIdx.x == 0) {
-		s.max[head] = max;
-		s.inv_sum[head] = 1 / sum;
+		s.max[head] = all.max;
+		s.inv_sum[head] = 1 / all.sum;
 	}
 	if (!t.mix)
 		return;
@@ -275,7 +264,7 @@ __global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_de
 #pragma unroll 4
 		for (int i = slice; i < n; i += slices) {
 			size_t part = first + (size_t)(i * m.group);
-			acc += rk_exp2(s.part_max[part] - max) * s.part_out[part * (size_t)m.d + (size_t)j];
+			acc += rk_exp2(s.part_max[part] - all.max) * s.part_out[part * (size_t)m.d + (size_t)j];
 		}
 		slice_out[slice * m.d + j] = acc;
 	}
@@ -284,7 +273,7 @@ __global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_de
 		acc = 0;
 		for (int i = 0; i < slices; i++)
 			acc += slice_out[i * m.d + j];
-		o[head * m.d + j] = acc / sum;
+		o[head * m.d + j] = acc / all.sum;
 	}
 }
 
@@ -301,19 +290,7 @@ dim3 rk_cuda_chunk_grid(const rk_cuda *c, int heads)
 	            (unsigned)((c->dims.group + heads - 1) / heads));
 }
 
-void rk_cuda_merge(rk_cuda *c, int layer, int slot, float *o, enum rk_what what, int n_pos)
-{
-	const size_t shared = (WARPS + THREADS) * sizeof(float);
-	const rk_dev_lane *lane = &c->step->lane[slot];
-	const rk_dev_out *out = &c->out[slot];
-
-	if (c->b.kv_bytes == 4)
-		RK_LAUNCH(merge<float>, c->dims.n_head, THREADS, shared, c->stream, c->dims, layer, lane, out, c->s, o, what, n_pos);
-	else
-		RK_LAUNCH(merge<uint16_t>, c->dims.n_head, THREADS, shared, c->stream, c->dims, layer, lane, out, c->s, o, what, n_pos);
-}
-
-template<typename T> static void attend(rk_cuda *c, int layer, int slot, const float *q, enum rk_what what, int n_pos)
+template<typename T> static void attend(rk_cuda *c, int layer, int slot, const float *q, float *o, enum rk_what what, int n_pos)
 {
 	const rk_dims m = c->dims;
 	const rk_dev_lane *lane = &c->step->lane[slot];
@@ -335,15 +312,15 @@ template<typename T> static void attend(rk_cuda *c, int layer, int slot, const f
 	default:
 		RK_LAUNCH((split<T, 8>), grid, THREADS, shared, c->stream, m, layer, lane, out, c->s, q, what, n_pos);
 	}
+	RK_LAUNCH(merge<T>, m.n_head, THREADS, THREADS * sizeof(float), c->stream, m, layer, lane, out, c->s, o, what, n_pos);
 }
 
 void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos)
 {
 	if (c->b.kv_bytes == 4)
-		attend<float>(c, layer, slot, q, what, n_pos);
+		attend<float>(c, layer, slot, q, out, what, n_pos);
 	else
-		attend<uint16_t>(c, layer, slot, q, what, n_pos);
-	rk_cuda_merge(c, layer, slot, out, what, n_pos);
+		attend<uint16_t>(c, layer, slot, q, out, what, n_pos);
 }
 
 /* split may need more shared memory than a kernel gets unasked. */
@@ -428,9 +405,9 @@ __global__ void finish(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 		for (int j = (int)threadIdx.x; j < n; j += (int)blockDim.x)
 			rk_reference(m, layer, c)[j] = s.compared[j];
 		if (threadIdx.x == 0) {
-			float sum = 0;
+			float sum = 0, k = (float)(c.budget < c.n_pos ? c.budget : c.n_pos);
 			for (int i = 0; i < m.n_kv; i++)
-				sum += s.churn[i];
+				sum += (float)s.fresh[i] / k;
 			out->rep.churn[layer] = sum / (float)m.n_kv;
 		}
 	}
@@ -450,7 +427,7 @@ static void attend_step(rk_cuda *c, int layer, int slot, const rk_lane_cache *l,
 	else
 		rk_cuda_attend(c, layer, slot, q, o, RK_ATTEND_STEP, 0);
 	if (selects) {
-		rk_cuda_refill(c, layer, slot, &l->pol, 0, false, NULL, false);
+		rk_cuda_refill(c, layer, slot, &l->pol, glances);
 		if (l->pol.tail)
 			rk_cuda_weigh_rest(c, layer, slot);
 		if (l->pol.attend == RK_ATTEND_SELECTED)

@@ -15,6 +15,7 @@
 
 #define RK_CUDA_MAX_DIM 256	/* head_dim: a multiple of 8 up to this */
 #define RK_CUDA_CHUNK 256	/* positions per partial result of a decode step */
+#define RK_CUDA_BINS 4096	/* of scores, in a selection */
 #define RK_CUDA_SLOT (RK_MAX_LANE + 1)	/* lanes of a step, and one for calls outside of a step */
 #define RK_CUDA_GRAPH 16	/* step shapes kept */
 #define RK_CUDA_TILE_BYTES (32u << 20)	/* dequantised weights per GEMM of the prefill */
@@ -50,13 +51,16 @@ typedef struct rk_scratch {
 	float *score;		/* [n_head][ld] q.k of what was last attended, in units of log2 */
 	float *sum;		/* [n_head][ld] probabilities summed over the window of a first selection */
 	float *pooled;		/* [n_kv][ld] */
-	uint64_t *key;		/* [n_kv][2][ld] */
-	int32_t *pos;		/* [n_kv][ld] a selection, lowest score first */
-	uint32_t *seen;		/* [n_kv][ld / 32] */
+	/* a selection between its kernels, see select.cu; hist is zero before and after */
+	int *hist, *fill;	/* [n_kv][RK_CUDA_BINS] */
+	int *base;		/* [n_kv][RK_CUDA_BINS + 1] */
+	uint64_t *key;		/* [n_kv][ld] */
+	int *n_key;		/* [n_kv] */
+	uint32_t *seen;		/* [n_kv][ld / 32] positions of the ring before */
+	int *fresh;		/* [n_kv] how many of the new ring were not in it */
 	float *part_max, *part_sum;	/* [n_kv][max_chunk][group] */
 	float *part_out;	/* [n_kv][max_chunk][group][d] */
 	float *max, *inv_sum;	/* [n_head] of `score` */
-	float *churn;		/* [n_kv] */
 	float *ring_out;	/* [n_head][d] attention over the new ring while that over everything is the step's */
 	float *compared;	/* [n_head][d] query of the running layer that is compared with the reference */
 	float *row_max, *row_sum;	/* [n_kv][max_rows * group] of the last attn_prefill */
@@ -154,23 +158,18 @@ enum rk_what {
 	RK_ATTEND_STEP,
 	RK_ATTEND_NEW_RING,	/* the ring after a selection, else nothing */
 	RK_ATTEND_RING,		/* the ring, whatever was decided */
-	RK_ATTEND_GLANCE,	/* max and inv_sum of what glance scored, on a step that selects; no output */
 	RK_ATTEND_SCORES,	/* scores, max and inv_sum over the full cache, whatever was decided; no output */
 };
 void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos);
-/* The second half of it: joins the chunks. */
-void rk_cuda_merge(rk_cuda *c, int layer, int slot, float *out, enum rk_what what, int n_pos);
 /* Query heads of a group that share a read (1, 2, 4, 8), and the grid of kernels that go through the chunks of all KV heads. */
 int rk_cuda_heads_together(int group);
 dim3 rk_cuda_chunk_grid(const rk_cuda *c, int heads);
-/* Where the layer selects: scores, max and inv_sum over the sketches of the full cache. */
+/* Where the layer selects: scores over the sketches of the full cache, and maximum and sum of each chunk. */
 void rk_cuda_glance(rk_cuda *c, int layer, int slot, int bits, const float *q);
 /* The stand-in of policies with tail: its share of a new selection; then renews it, or adds it to out. */
 void rk_cuda_weigh_rest(rk_cuda *c, int layer, int slot);
 void rk_cuda_mix_rest(rk_cuda *c, int layer, int slot, float *out);
-/* Groups, pools, ranks, gathers.  always: else only where the layer selects.  colsum: instead of pooled scores.
- * */
-void rk_cuda_refill(rk_cuda *c, int layer, int slot, const rk_policy *pol, int n_pos, bool from_sum,
-                    const float *colsum, bool always);
+/* Where the layer selects: the new ring from the step's scores.  glanced: they are those of rk_cuda_glance. */
+void rk_cuda_refill(rk_cuda *c, int layer, int slot, const rk_policy *pol, bool glanced);
 
 #endif

@@ -274,15 +274,18 @@ static size_t lay_out(rk_cuda *c, char *base)
 	take(&s->score, base, &at, n_head * ld);
 	take(&s->sum, base, &at, n_head * ld);
 	take(&s->pooled, base, &at, n_kv * ld);
-	take(&s->key, base, &at, n_kv * 2 * ld);
-	take(&s->pos, base, &at, n_kv * ld);
+	take(&s->hist, base, &at, n_kv * RK_CUDA_BINS);
+	take(&s->fill, base, &at, n_kv * RK_CUDA_BINS);
+	take(&s->base, base, &at, n_kv * (RK_CUDA_BINS + 1));
+	take(&s->key, base, &at, n_kv * ld);
+	take(&s->n_key, base, &at, n_kv);
 	take(&s->seen, base, &at, n_kv * ld / 32);
+	take(&s->fresh, base, &at, n_kv);
 	take(&s->part_max, base, &at, n_kv * chunk * group);
 	take(&s->part_sum, base, &at, n_kv * chunk * group);
 	take(&s->part_out, base, &at, n_kv * chunk * group * d);
 	take(&s->max, base, &at, n_head);
 	take(&s->inv_sum, base, &at, n_head);
-	take(&s->churn, base, &at, n_kv);
 	take(&s->ring_out, base, &at, n_head * d);
 	take(&s->compared, base, &at, n_head * d);
 	take(&s->row_max, base, &at, n_head * rows);
@@ -464,6 +467,7 @@ int rk_cuda_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, i
 	if (put_weights(c, m, e) || make_scratch(c, e))
 		goto fail;
 	if (!rk_cuda_blas_ok(c, cublasSetWorkspace(c->blas, c->workspace, RK_CUDA_WORKSPACE), "cublasSetWorkspace") ||
+	    !rk_cuda_ok(c, cudaMemsetAsync(c->s.hist, 0, (size_t)c->dims.n_kv * RK_CUDA_BINS * sizeof(int), c->stream), "cudaMemsetAsync") ||
 	    !rk_cuda_attn_decode_init(c) || !rk_cuda_attn_prefill_init(c) || !rk_cuda_attn_mma_init(c) ||
 	    !rk_cuda_ok(c, cudaStreamSynchronize(c->stream), "copy of the weights")) {
 		give_error(c, e);

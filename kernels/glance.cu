@@ -247,7 +247,7 @@ __device__ __forceinline__ void score_key(float *p, const queries<HB> &q, const 
 }
 
 /* glance: scores of up to HB heads of a group for all positions, by sketches of BITS bits, and per chunk and head their
- * maximum m and the sum of exp2(s - m); merge joins those.  Reference: rk_attn_plan_glance, and run_chunk of src/cpu/attn.c.
+ * maximum m and the sum of exp2(s - m); pool joins those.  Reference: rk_attn_plan_glance, and run_chunk of src/cpu/attn.c.
  * q [n_head][d] f32, times scale; codes and f16 scales of prompt and tail; scores [n_head][ld] f32.
  * grid: (as many as fill the GPU, n_kv, heads / HB), each block taking every gridDim.x-th chunk of 256 positions, a thread
  * per position; shared: glance_shared.  Integer products, f32 afterwards; sums of a chunk as in split.
@@ -318,7 +318,6 @@ void rk_cuda_glance(rk_cuda *c, int layer, int slot, int bits, const float *q)
 		launch_glance<4>(c, grid, bits, layer, lane, out, q);
 	else
 		launch_glance<8>(c, grid, bits, layer, lane, out, q);
-	rk_cuda_merge(c, layer, slot, NULL, RK_ATTEND_GLANCE, 0);
 }
 
 /* ---- the stand-in for what is not selected: per query head d floats of attention output, and its share ---- */

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-HOT = ("matvec<", "split<", "merge<", "flash<", "flash_mma<", "glance<", "rank", "pool", "gather<")
+HOT = ("matvec<", "split<", "merge<", "flash<", "flash_mma<", "glance<", "pool", "pick", "rank", "gather<")
 
 
 def demangle(names):

@@ -448,8 +448,8 @@ static void attn_decode(void **state)
 /* ---- selection ---- */
 
 /* The ring that a prompt with these scores gives: keys are such that the probabilities are in the order of score, ties
- * included. */
-static void check_topk(int n, int k, int n_value, int group, int seed)
+ * included.  columns: as sums of columns, of which the K/2 most recent positions need none. */
+static void check_topk(int n, int k, int n_value, int group, int seed, bool columns)
 {
 	enum { D = 8 };
 	rk_model m = attn_model(2 * group, 2, D);
@@ -459,15 +459,19 @@ static void check_topk(int n, int k, int n_value, int group, int seed)
 	                               .evict = RK_EVICT_LOWEST }, .budget = k, .n_pos = n,
 	                       .prompt = &prompt };
 	size_t rings = 4, slots = rings * (size_t)(k + 1), kv = slots * D * sizeof(float);
+	int recent = columns ? k / 2 : 0;
 	aid_rng r = { (uint64_t)seed };
+	float *sums = calloc((size_t)(2 * n), sizeof *sums);
 	float *keys = calloc((size_t)(n * 2 * D), sizeof *keys), *q = calloc((size_t)(2 * group * D), sizeof *q);
 	double *score = calloc((size_t)(2 * n), sizeof *score);
 	int *want = calloc((size_t)k, sizeof *want);
 	ref_seq seq;
 
 	for (int t = 0; t < n; t++)
-		for (int h = 0; h < 2; h++)
+		for (int h = 0; h < 2; h++) {
 			keys[(t * 2 + h) * D] = (float)(score[h * n + t] = (double)(aid_u32(&r) % (uint32_t)n_value));
+			sums[h * n + t] = 32 * (float)score[h * n + t];
+		}
 	for (int h = 0; h < 2 * group; h++)
 		q[h * D] = 0.5f;
 	ref_seq_init(&seq, 2 * group, 2, D, n);
@@ -477,15 +481,19 @@ static void check_topk(int n, int k, int n_value, int group, int seed)
 	lane.part.pos = (int32_t *)((char *)lane.part.v + kv);
 	lane.part.count = lane.part.pos + slots;
 	lane.part.next = lane.part.count + rings;
-	float *q_gpu = on_gpu(b, q, (size_t)(2 * group * D) * sizeof *q);
-	b->ops->select(b, 1, &lane, n, q_gpu, q_gpu, 1, NULL);
+	if (columns)
+		lane.pol.score = RK_SCORE_ACCUMULATED;
+	float *q_gpu = on_gpu(b, q, (size_t)(2 * group * D) * sizeof *q), *sums_gpu = on_gpu(b, sums, (size_t)(2 * n) * sizeof *sums);
+	b->ops->select(b, 1, &lane, n, q_gpu, q_gpu, 1, columns ? sums_gpu : NULL);
 	int32_t *pos = back(b, lane.part.pos, slots * sizeof *pos),
 		*count = back(b, lane.part.count, rings * sizeof *count);
 	float *ring = back(b, lane.part.k, kv);
 	for (int h = 0; h < 2; h++) {
 		size_t base = (size_t)(2 + h) * (size_t)(k + 1);
 		assert_int_equal(count[2 + h], k);
-		ref_topk(score + h * n, n, k, want);
+		ref_topk(score + h * n, n - recent, k - recent, want);
+		for (int i = 0; i < recent; i++)
+			want[k - recent + i] = n - recent + i;
 		for (int i = 0; i < k; i++) {
 			if (pos[base + (size_t)i] != want[i])
 				fail_msg("n %d k %d head %d: slot %d holds %d, should hold %d", n, k, h, i,
@@ -493,23 +501,27 @@ static void check_topk(int n, int k, int n_value, int group, int seed)
 			assert_true(ring[(base + (size_t)i) * D] == keys[(want[i] * 2 + h) * D]);
 		}
 	}
-	free(keys), free(q), free(score), free(want), free(pos), free(count), free(ring);
+	free(keys), free(q), free(score), free(sums), free(want), free(pos), free(count), free(ring);
 	ref_seq_free(&seq);
 	b->ops->free(b, q_gpu, 0);
+	b->ops->free(b, sums_gpu, 0);
 	b->ops->free(b, prompt.k, 0);
 	b->ops->free(b, lane.part.k, 0);
 	rk_backend_close(b);
 	aid_model_free(&m);
 }
 
+/* Many values: probabilities, and sums, that lie beyond the bins at both ends. */
 static void topk_with_ties(void **state)
 {
 	static const int cases[][3] = { { 1, 1, 3 }, { 31, 7, 2 }, { 100, 100, 30 }, { 513, 64, 40 }, { 600, 599, 5 },
-	                               { 640, 320, 1 }, { 700, 1, 8 } };
+	                               { 640, 320, 1 }, { 700, 1, 8 }, { 640, 500, 400 }, { 700, 690, 380 } };
 
 	(void)state;
-	for (int i = 0; i < 7; i++)
-		check_topk(cases[i][0], cases[i][1], cases[i][2], 1 + i % 3, i + 1);
+	for (int i = 0; i < 9; i++) {
+		check_topk(cases[i][0], cases[i][1], cases[i][2], 1 + i % 3, i + 1, false);
+		check_topk(cases[i][0], cases[i][1], cases[i][2], 1, i + 50, true);
+	}
 }
 
 /* ---- sketches ---- */
@@ -617,7 +629,8 @@ static void check_ring(const int32_t *pos, int k, const double *score, int n)
 	free(held);
 }
 
-/* Sketches as the prompt and then token after token arrive; then a step that glances: the ring, its attention, the bytes. */
+/* Sketches as the prompt and then token after token arrive; then a step that glances: the ring, its attention, the bytes.  The
+ * lane keeps its full cache, so the ring needs no keys and values. */
 static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, int bits)
 {
 	enum { K = 21, N_NEW = 3 };
@@ -625,7 +638,6 @@ static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, 
 	rk_backend *b = open_gpu(&m, exact);
 	sketched prompt = sketched_on(b, n_prompt + 2, 0), tail = sketched_on(b, N_NEW, n_prompt);
 	size_t row = (size_t)(n_kv * d), qrow = (size_t)(n_head * d), rings = 2 * (size_t)n_kv, slots = rings * (K + 1);
-	size_t kv_bytes = slots * (size_t)d * b->kv_bytes;
 	rk_lane_cache lane = { .pol = { .name = "glance", .score = RK_SCORE_ATTENTION, .window = 1, .pool = 1, .evict = RK_EVICT_LOWEST,
 	                               .refresh = RK_REFRESH_STRIDE, .stride = 1, .attend = RK_ATTEND_SELECTED, .bits = bits },
 	                      .budget = K, .keeps_full = true, .n_pos = n_prompt + N_NEW, .step = 2 }, *lanes = &lane;
@@ -644,9 +656,7 @@ static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, 
 	lane.prompt = &prompt.st;
 	lane.tail = tail.st;
 	lane.tail.len--;	/* the engine advances it after the step */
-	lane.part = (rk_partial){ .cap = K + 1, .k = on_gpu(b, NULL, 2 * kv_bytes + slots * 4 + rings * 8) };
-	lane.part.v = (char *)lane.part.k + kv_bytes;
-	lane.part.pos = (int32_t *)((char *)lane.part.v + kv_bytes);
+	lane.part = (rk_partial){ .cap = K + 1, .pos = on_gpu(b, NULL, slots * 4 + rings * 8) };
 	lane.part.count = lane.part.pos + slots;
 	lane.part.next = lane.part.count + rings;
 	float *q_gpu = on_gpu(b, q, qrow * sizeof *q), *o_gpu = on_gpu(b, NULL, qrow * sizeof *q);
@@ -665,7 +675,7 @@ static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, 
 	}
 	free(k), free(v), free(q), free(score), free(want), free(o), free(pos);
 	ref_seq_free(&seq);
-	void *all[] = { q_gpu, o_gpu, lane.part.k };
+	void *all[] = { q_gpu, o_gpu, lane.part.pos };
 	for (int i = 0; i < 3; i++)
 		b->ops->free(b, all[i], 0);
 	sketched_free(b, &prompt);
