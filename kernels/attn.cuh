@@ -77,6 +77,13 @@ __device__ __forceinline__ void rk_compared(float *out, const rk_dims &m, const 
 	}
 }
 
+/* A kernel of a layer's attention is done, or nearly so: its first block is. */
+__device__ __forceinline__ void rk_stamp(rk_dev_out *out)
+{
+	if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0)
+		out->t_end = rk_clock_ns();
+}
+
 /* How many of the first n_pos positions lie in the prompt store. */
 __device__ __forceinline__ int rk_in_prompt(const rk_lane_cache &c, int n_pos)
 {

@@ -60,8 +60,29 @@ __device__ __forceinline__ static void count_bytes(rk_step_report *rep, const rk
 	rep->bytes_partial += 2 * row * held;
 }
 
+/* The new token's k, v [n_kv][d] to the end of the tail. */
+template<typename T>
+__device__ __forceinline__ static void tail_write(const rk_dims &m, int layer, const rk_lane_cache &c, const float *k,
+                                                  const float *v)
+{
+	for (int i = (int)threadIdx.x; i < m.n_kv * m.d; i += (int)blockDim.x) {
+		size_t row = rk_ring_at(m, layer, i / m.d) * (size_t)c.tail.cap + (size_t)c.tail.len,
+			to = row * (size_t)m.d + (size_t)(i % m.d);
+		rk_put((T *)c.tail.k + to, k[i]);
+		rk_put((T *)c.tail.v + to, v[i]);
+	}
+}
+
+/* Slot to write after `slot` in a ring of evict=oldest, which has the sinks in front. */
+__device__ __forceinline__ static int oldest_after(const rk_lane_cache &c, int slot)
+{
+	int first = c.pol.sinks < c.budget ? c.pol.sinks : c.budget - 1;
+
+	return slot + 1 < c.budget ? slot + 1 : first;
+}
+
 /* Puts the new token into slot `next` of every ring; its k, v [n_kv][d] too, in the cache's type, where no full cache has
- * them. */
+ * them.  Reference: ring_write and ring_advance of src/cpu/attn_decode.c. */
 template<typename T>
 __device__ __forceinline__ static void ring_write(const rk_dims &m, int layer, const rk_lane_cache &c, const float *k,
                                                   const float *v)
@@ -78,29 +99,40 @@ __device__ __forceinline__ static void ring_write(const rk_dims &m, int layer, c
 	__syncthreads();	/* before count moves */
 	for (int kv = (int)threadIdx.x; kv < m.n_kv; kv += (int)blockDim.x) {
 		size_t ring = ring0 + (size_t)kv, slot = ring * (size_t)r.cap + (size_t)r.next[ring];
+		int next = r.next[ring];
 		r.pos[slot] = c.n_pos - 1;
 		if (r.acc)
 			r.acc[slot] = 0;
-		if (r.next[ring] == r.count[ring])
+		if (next == r.count[ring])
 			r.count[ring]++;
+		if (c.pol.evict == RK_EVICT_NONE)
+			r.next[ring] = r.count[ring];
+		else if (c.pol.evict == RK_EVICT_LOWEST)	/* the slot after the newest holds the lowest */
+			r.next[ring] = next == c.budget ? 0 : next + 1;
+		else if (c.pol.evict == RK_EVICT_OLDEST)
+			r.next[ring] = oldest_after(c, next);
 	}
 	__syncthreads();
 }
 
-/* decide: select anew or not; the report; on a partial step the new token enters the ring.  Reference: decide and
- * ring_write of src/cpu/attn_decode.c.  q_pre, q [n_head][d], k, v [n_kv][d] f32.
- * compared [n_head][d]: left for finish.  One block, no shared memory.  Mean in f32 by head, cosine in f64.  Some 10 KB
+/* decide: select anew or not, and then the reference query; the report; the new token enters the tail (in_step; else
+ * kv_append has been there) and, on a partial step, the ring.  Reference: refreshes of src/cpu/attn_decode.c.
+ * q_pre, q, compared [n_head][d], k, v [n_kv][d] f32.  One block, no shared memory.  Mean in f32 by head, cosine in f64.  Some 10 KB
  * touched: bound by latency. */
 template<typename T>
 __global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, float *compared,
-                       const float *q_pre, const float *q, const float *k, const float *v)
+                       const float *q_pre, const float *q, const float *k, const float *v, bool in_step)
 {
 	const rk_lane_cache &c = lane->c;
 	float cos = NAN;
 	bool refresh = due_by_clock(c);
 
-	if (threadIdx.x == 0)
+	if (threadIdx.x == 0) {
+		out->ns_attn += (int64_t)(out->t_end - out->t0);
 		out->t0 = rk_clock_ns();
+	}
+	if (in_step && c.keeps_full)
+		tail_write<T>(m, layer, c, k, v);
 	if (c.keeps_full && c.pol.score != RK_SCORE_NONE && c.pol.refresh == RK_REFRESH_QUERY) {
 		rk_compared(compared, m, c.pol, rk_query_post(c.pol) ? q : q_pre);
 		__syncthreads();
@@ -108,6 +140,9 @@ __global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 			cos = cosine(compared, rk_reference(m, layer, c), rk_compared_len(m, c.pol));
 			refresh = refresh || cos < c.pol.s;
 		}
+		__syncthreads();
+		for (int j = (int)threadIdx.x; refresh && j < rk_compared_len(m, c.pol); j += (int)blockDim.x)
+			rk_reference(m, layer, c)[j] = compared[j];
 	}
 	if (!refresh)
 		ring_write<T>(m, layer, c, k, v);
@@ -116,7 +151,6 @@ __global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 	out->refresh = refresh;
 	out->rep.kind[layer] = !refresh ? RK_STEP_PARTIAL : c.pol.bits && !rk_renews(c) ? RK_STEP_GLANCE : RK_STEP_FULL;
 	out->rep.cos[layer] = cos;
-	out->rep.churn[layer] = NAN;
 	count_bytes(&out->rep, m, layer, c, refresh, (int64_t)m.d * (int64_t)sizeof(T));
 }
 
@@ -240,7 +274,7 @@ __global__ void __launch_bounds__(THREADS, HB * sizeof(T) == 2 ? 3 : 1) split(rk
  * One block per head, 8 warps: columns side by side, chunks dealt to THREADS / d' slices and joined in order; shared: the
  * slices.  Reads (d + 2) floats per chunk: 1.6 % of what split reads at d = 128, group 4. */
 template<typename T>
-__global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out, rk_scratch s, float *o,
+__global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, rk_scratch s, float *o,
                       int what, int n_pos)
 {
 	int head = (int)blockIdx.x, kv = head / m.group, g = head % m.group,
@@ -275,6 +309,7 @@ __global__ void merge(rk_dims m, int layer, const rk_dev_lane *lane, const rk_de
 			acc += slice_out[i * m.d + j];
 		o[head * m.d + j] = acc / all.sum;
 	}
+	rk_stamp(out);
 }
 
 int rk_cuda_heads_together(int group)
@@ -294,7 +329,7 @@ template<typename T> static void attend(rk_cuda *c, int layer, int slot, const f
 {
 	const rk_dims m = c->dims;
 	const rk_dev_lane *lane = &c->step->lane[slot];
-	const rk_dev_out *out = &c->out[slot];
+	rk_dev_out *out = &c->out[slot];
 	int heads = rk_cuda_heads_together(m.group);
 	dim3 grid = rk_cuda_chunk_grid(c, heads);
 	size_t shared = split_shared(heads, m.d);
@@ -333,16 +368,8 @@ bool rk_cuda_attn_decode_init(rk_cuda *c)
 	       rk_cuda_ok(c, cudaFuncSetAttribute(split<uint16_t, 8>, max, bytes), "cudaFuncSetAttribute");
 }
 
-/* Slot to write after `slot` in a ring of evict=oldest, which has the sinks in front. */
-__device__ __forceinline__ static int oldest_after(const rk_lane_cache &c, int slot)
-{
-	int first = c.pol.sinks < c.budget ? c.pol.sinks : c.budget - 1;
-
-	return slot + 1 < c.budget ? slot + 1 : first;
-}
-
 /* Adds this step's probabilities, summed over the heads of the group, to the accumulators of a ring of n entries. */
-__device__ __forceinline__ static void accumulate(const rk_dims &m, const rk_scratch &s, int kv, float *acc, int n)
+__device__ __forceinline__ static void add_probabilities(const rk_dims &m, const rk_scratch &s, int kv, float *acc, int n)
 {
 	for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
 		float sum = 0;
@@ -373,46 +400,25 @@ __device__ __forceinline__ static int lowest_accumulated(const rk_lane_cache &c,
 	return (int)rk_block_max(low == lowest && (float)at == last ? (float)slot : -1.0f, part);
 }
 
-/* finish: the slot of the next token and the accumulators after a partial step; churn and reference query after a
- * selection; the time.  Reference: ring_advance of src/cpu/attn_decode.c.  One block per KV head; shared: a float per warp.
- * */
-__global__ void finish(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, rk_scratch s)
+/* accumulate: after a partial step the accumulators of a ring, and where they rule it the slot of the next token.
+ * Reference: ring_advance of src/cpu/attn_decode.c.  One block per KV head; shared: a float per warp. */
+__global__ void accumulate(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, rk_scratch s)
 {
 	const rk_lane_cache &c = lane->c;
 	const rk_partial &r = c.part;
 	int kv = (int)blockIdx.x;
 	size_t ring = rk_ring_at(m, layer, kv), base = ring * (size_t)r.cap;
 
-	if (!out->refresh) {
-		int n = r.count[ring], next = r.next[ring];
-		if (r.acc)
-			accumulate(m, s, kv, r.acc + base, n);
-		if (c.pol.evict == RK_EVICT_NONE)
-			next = n;
-		else if (c.pol.evict == RK_EVICT_LOWEST)
-			next = next == c.budget ? 0 : next + 1;
-		else if (c.pol.evict == RK_EVICT_OLDEST)
-			next = oldest_after(c, next);
-		else if (n <= c.budget)
-			next = n;
-		else
-			next = lowest_accumulated(c, r.pos + base, r.acc + base, n, (float *)rk_shared());
-		__syncthreads();
+	if (out->refresh)
+		return;
+	int n = r.count[ring];
+	add_probabilities(m, s, kv, r.acc + base, n);
+	if (c.pol.evict == RK_EVICT_LOWEST_ACCUMULATED) {
+		int next = n > c.budget ? lowest_accumulated(c, r.pos + base, r.acc + base, n, (float *)rk_shared()) : n;
 		if (threadIdx.x == 0)
 			r.next[ring] = next;
-	} else if (kv == 0 && c.pol.score != RK_SCORE_NONE) {
-		int n = c.pol.refresh == RK_REFRESH_QUERY ? rk_compared_len(m, c.pol) : 0;
-		for (int j = (int)threadIdx.x; j < n; j += (int)blockDim.x)
-			rk_reference(m, layer, c)[j] = s.compared[j];
-		if (threadIdx.x == 0) {
-			float sum = 0, k = (float)(c.budget < c.n_pos ? c.budget : c.n_pos);
-			for (int i = 0; i < m.n_kv; i++)
-				sum += (float)s.fresh[i] / k;
-			out->rep.churn[layer] = sum / (float)m.n_kv;
-		}
 	}
-	if (kv == 0 && threadIdx.x == 0)
-		out->ns_attn += (int64_t)(rk_clock_ns() - out->t0);
+	rk_stamp(out);
 }
 
 /* From the decision to the ring: what is scored, selected and attended.  On a step that may glance the ring is attended last,
@@ -448,14 +454,16 @@ static void one_lane(rk_cuda *c, int layer, const rk_lane_cache *l, const float 
 
 	if (!c->n_step && !rk_cuda_ok(c, cudaMemsetAsync(out, 0, sizeof *out, c->stream), "cudaMemsetAsync"))
 		return;
+	bool in_step = c->n_step > 0;
 	if (c->b.kv_bytes == 4)
-		RK_LAUNCH(decide<float>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q,
-		          k, v);
+		RK_LAUNCH(decide<float>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q, k, v, in_step);
 	else
-		RK_LAUNCH(decide<uint16_t>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre,
-		          q, k, v);
+		RK_LAUNCH(decide<uint16_t>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q, k, v, in_step);
+	if (in_step)
+		rk_cuda_sketch_new(c, layer, slot, &l->tail);
 	attend_step(c, layer, slot, l, q, o);
-	RK_LAUNCH(finish, c->dims.n_kv, THREADS, WARPS * sizeof(float), c->stream, c->dims, layer, lane, out, c->s);
+	if (l->part.acc)
+		RK_LAUNCH(accumulate, c->dims.n_kv, THREADS, WARPS * sizeof(float), c->stream, c->dims, layer, lane, out, c->s);
 	if (c->n_step || !rk_cuda_ok(c, cudaMemcpyAsync(c->out_host + slot, out, sizeof *out, cudaMemcpyDeviceToHost,
 	                                                c->stream), "copy of the report") ||
 	    !rk_cuda_ok(c, cudaStreamSynchronize(c->stream), "attn_decode"))
@@ -463,7 +471,7 @@ static void one_lane(rk_cuda *c, int layer, const rk_lane_cache *l, const float 
 	const rk_step_report *got = &c->out_host[slot].rep;
 	rep->kind[layer] = got->kind[layer];
 	rep->cos[layer] = got->cos[layer];
-	rep->churn[layer] = got->churn[layer];
+	rk_cuda_churn(c, l, &c->out_host[slot], layer, rep);
 	rep->bytes_full += got->bytes_full;
 	rep->bytes_partial += got->bytes_partial;
 	rep->bytes_score += got->bytes_score;

@@ -31,11 +31,12 @@ typedef struct rk_dev_lane {
 	rk_store prompt;	/* *c.prompt */
 } rk_dev_lane;
 
-/* What the kernels leave of a lane's step; rep, ns_attn are read back. */
+/* What the kernels leave of a lane's step. */
 typedef struct rk_dev_out {
-	rk_step_report rep;
-	int64_t ns_attn;	/* device clock, from decide to finish, summed over layers */
-	uint64_t t0;
+	rk_step_report rep;	/* but for churn */
+	int fresh[RK_MAX_LAYER];	/* how many of the layer's new rings, all together, were not in the old ones */
+	int64_t ns_attn;	/* device clock, from decide to the last kernel, summed over the layers before this one */
+	uint64_t t0, t_end;	/* of this layer */
 	int refresh;		/* this layer's decision: it selects anew; vanilla always does */
 } rk_dev_out;
 
@@ -57,7 +58,6 @@ typedef struct rk_scratch {
 	uint64_t *key;		/* [n_kv][ld] */
 	int *n_key;		/* [n_kv] */
 	uint32_t *seen;		/* [n_kv][ld / 32] positions of the ring before */
-	int *fresh;		/* [n_kv] how many of the new ring were not in it */
 	float *part_max, *part_sum;	/* [n_kv][max_chunk][group] */
 	float *part_out;	/* [n_kv][max_chunk][group][d] */
 	float *max, *inv_sum;	/* [n_head] of `score` */
@@ -123,8 +123,10 @@ void rk_cuda_step_end(rk_backend *b, rk_step_report *const reports[], int64_t ns
 void rk_cuda_forget_graphs(rk_cuda *c);
 /* The slot of a lane in step->lane: its own inside a step; outside, the last one, which is filled. */
 int rk_cuda_slot(rk_cuda *c, const rk_lane_cache *lane);
-/* Where a store's next element is counted: the slot of the lane whose tail it is, or -1 outside of a step. */
-int rk_cuda_slot_of_tail(const rk_cuda *c, const rk_store *st);
+/* Is it the tail of a lane of the running step?  Then decide and what follows it append to it. */
+bool rk_cuda_stepping(const rk_cuda *c, const rk_store *st);
+/* The layer's churn into rep, from what the kernels counted. */
+void rk_cuda_churn(const rk_cuda *c, const rk_lane_cache *lane, const rk_dev_out *out, int layer, rk_step_report *rep);
 /* Can the lane's next step select anew? */
 bool rk_cuda_may_select(const rk_lane_cache *lane);
 
@@ -161,6 +163,8 @@ enum rk_what {
 	RK_ATTEND_SCORES,	/* scores, max and inv_sum over the full cache, whatever was decided; no output */
 };
 void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos);
+/* After decide: sketches of the new token, where its lane keeps them. */
+void rk_cuda_sketch_new(rk_cuda *c, int layer, int slot, const rk_store *tail);
 /* Query heads of a group that share a read (1, 2, 4, 8), and the grid of kernels that go through the chunks of all KV heads. */
 int rk_cuda_heads_together(int group);
 dim3 rk_cuda_chunk_grid(const rk_cuda *c, int heads);

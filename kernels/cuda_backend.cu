@@ -280,7 +280,6 @@ static size_t lay_out(rk_cuda *c, char *base)
 	take(&s->key, base, &at, n_kv * ld);
 	take(&s->n_key, base, &at, n_kv);
 	take(&s->seen, base, &at, n_kv * ld / 32);
-	take(&s->fresh, base, &at, n_kv);
 	take(&s->part_max, base, &at, n_kv * chunk * group);
 	take(&s->part_sum, base, &at, n_kv * chunk * group);
 	take(&s->part_out, base, &at, n_kv * chunk * group * d);

@@ -136,20 +136,30 @@ __global__ void sketch(rk_dims m, rk_store st, int layer, int at, const rk_dev_l
 			write_key(rows_of(m, st, layer, kv, bits), t, x, all, code, dim, bits);
 }
 
-void rk_cuda_sketch(rk_backend *b, rk_store *st, int layer, int at, int n)
+static void launch_sketch(rk_cuda *c, const rk_store *st, int layer, int at, const rk_dev_lane *lane, int n)
 {
-	rk_cuda *c = (rk_cuda *)b;
-	int slot = rk_cuda_slot_of_tail(c, st), dim = rk_sketch_width(c->dims.d);
-	const rk_dev_lane *lane = slot < 0 ? (const rk_dev_lane *)NULL : &c->step->lane[slot];
+	int dim = rk_sketch_width(c->dims.d);
 	dim3 grid((unsigned)((n + SKETCH_WARPS - 1) / SKETCH_WARPS), (unsigned)c->dims.n_kv);
 	size_t shared = (size_t)(SKETCH_WARPS * dim) * (sizeof(float) + 1);
 
-	if (!rk_cuda_alive(c))
-		return;
-	if (b->kv_bytes == 4)
+	if (c->b.kv_bytes == 4)
 		RK_LAUNCH(sketch<float>, grid, SKETCH_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer, at, lane, n);
 	else
 		RK_LAUNCH(sketch<uint16_t>, grid, SKETCH_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer, at, lane, n);
+}
+
+void rk_cuda_sketch(rk_backend *b, rk_store *st, int layer, int at, int n)
+{
+	rk_cuda *c = (rk_cuda *)b;
+
+	if (rk_cuda_alive(c) && !rk_cuda_stepping(c, st))
+		launch_sketch(c, st, layer, at, NULL, n);
+}
+
+void rk_cuda_sketch_new(rk_cuda *c, int layer, int slot, const rk_store *tail)
+{
+	if (rk_store_sketched(tail))
+		launch_sketch(c, tail, layer, 0, &c->step->lane[slot], 1);
 }
 
 /* ---- scores ---- */
@@ -350,7 +360,7 @@ __global__ void weigh_rest(rk_dims m, int layer, const rk_dev_lane *lane, const 
 
 /* mix_rest: on a step that renews it the stand-in, from attention over everything in o and over the ring in s.ring_out; else o
  * [n_head][d] gets its share.  Reference: renew_rest, add_rest of src/cpu/attn_decode.c.  One block per head. */
-__global__ void mix_rest(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out, rk_scratch s, float *o)
+__global__ void mix_rest(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, rk_scratch s, float *o)
 {
 	int head = (int)blockIdx.x;
 	float *rest = rest_of(m, layer, lane->c, head), share = rest[m.d];
@@ -364,6 +374,7 @@ __global__ void mix_rest(rk_dims m, int layer, const rk_dev_lane *lane, const rk
 		} else {
 			o[j] += share * (rest[j] - o[j]);
 		}
+	rk_stamp(out);
 }
 
 void rk_cuda_weigh_rest(rk_cuda *c, int layer, int slot)

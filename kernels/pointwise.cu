@@ -85,16 +85,12 @@ void rk_cuda_rope(rk_backend *b, float *out, const float *x, const int32_t *pos,
 	RK_LAUNCH(rope, n, THREADS, 0, c->stream, out, x, c->s.trig, n_head, b->hp->head_dim, b->hp->rope_dim);
 }
 
-/* kv_append: k, v [n][n_kv][d] f32 to elements at .. of [n_kv][cap][d] f16 or f32.  One block per row.
- * lane: NULL, or the lane whose tail it is: `at` is then where that tail ends. */
+/* kv_append: k, v [n][n_kv][d] f32 to elements at .. of [n_kv][cap][d] f16 or f32.  One block per row. */
 template<typename T>
-__global__ void kv_append(T *dk, T *dv, int cap, int at, const rk_dev_lane *lane, const float *k, const float *v,
-                          int n_kv, int d)
+__global__ void kv_append(T *dk, T *dv, int cap, int at, const float *k, const float *v, int n_kv, int d)
 {
 	size_t row = (size_t)blockIdx.x * (size_t)(n_kv * d);
 
-	if (lane)
-		at = lane->c.tail.len;
 	for (int i = (int)threadIdx.x; i < n_kv * d; i += (int)blockDim.x) {
 		size_t to = ((size_t)(i / d) * (size_t)cap + (size_t)(at + (int)blockIdx.x)) * (size_t)d +
 			(size_t)(i % d);
@@ -106,18 +102,17 @@ __global__ void kv_append(T *dk, T *dv, int cap, int at, const rk_dev_lane *lane
 template<typename T> static void append(rk_cuda *c, rk_store *st, int layer, int at, const float *k, const float *v,
                                         int n)
 {
-	int slot = rk_cuda_slot_of_tail(c, st);
 	size_t base = rk_row_at(c->b.hp, layer, 0, st->cap) * (size_t)c->dims.d;
 
-	RK_LAUNCH(kv_append<T>, n, THREADS, 0, c->stream, (T *)st->k + base, (T *)st->v + base, st->cap, at,
-	          slot < 0 ? (const rk_dev_lane *)NULL : &c->step->lane[slot], k, v, c->dims.n_kv, c->dims.d);
+	RK_LAUNCH(kv_append<T>, n, THREADS, 0, c->stream, (T *)st->k + base, (T *)st->v + base, st->cap, at, k, v,
+	          c->dims.n_kv, c->dims.d);
 }
 
 void rk_cuda_kv_append(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n)
 {
 	rk_cuda *c = (rk_cuda *)b;
 
-	if (!rk_cuda_alive(c))
+	if (!rk_cuda_alive(c) || rk_cuda_stepping(c, st))
 		return;
 	if (b->kv_bytes == 4)
 		append<float>(c, st, layer, at, k, v, n);

@@ -109,8 +109,6 @@ __global__ void pool(rk_dims m, const rk_dev_lane *lane, const rk_dev_out *out, 
 		s.fill[kv * BINS + i] = 0;
 	for (int i = first; i <= n / 32; i += step)
 		s.seen[(size_t)kv * (size_t)(s.ld / 32) + (size_t)i] = 0;
-	if (first == 0)
-		s.fresh[kv] = 0;
 	for (int i = (int)threadIdx.x; i < BINS; i += THREADS)
 		count[i] = 0;
 	if (from.n_pos)
@@ -199,7 +197,7 @@ __global__ void pick(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev
  * src/cpu/select.c.
  * grid: (blocks, n_kv), a thread per key, which counts those of its bin that come before it; shared: an int per warp.
  * Compares each key with its bin, some 0.05 % of n, all threads of a warp with the same at the same time: bound by issue. */
-__global__ void rank(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev_out *out, rk_scratch s, int n_pos)
+__global__ void rank(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, rk_scratch s, int n_pos)
 {
 	const rk_lane_cache &c = lane->c;
 	const rk_partial &r = c.part;
@@ -231,8 +229,9 @@ __global__ void rank(rk_dims m, int layer, const rk_dev_lane *lane, const rk_dev
 	for (int i = first; i < BINS; i += step)
 		s.hist[kv * BINS + i] = 0;
 	rk_block_scan(fresh, (int *)rk_shared(), &all);
-	if (threadIdx.x == 0)
-		atomicAdd(s.fresh + kv, all);
+	if (threadIdx.x == 0 && !n_pos)
+		atomicAdd(out->fresh + layer, all);
+	rk_stamp(out);
 	if (first != 0)
 		return;
 	r.count[ring] = q.k;
@@ -275,7 +274,7 @@ static unsigned tiles(const rk_cuda *c)
 static void refill(rk_cuda *c, int layer, int slot, int pool_width, const rk_scored &from)
 {
 	const rk_dev_lane *lane = &c->step->lane[slot];
-	const rk_dev_out *out = &c->out[slot];
+	rk_dev_out *out = &c->out[slot];
 	const size_t ints = (THREADS / RK_WARP) * sizeof(int);
 	dim3 grid(tiles(c), (unsigned)c->dims.n_kv);
 

@@ -48,12 +48,20 @@ int rk_cuda_slot(rk_cuda *c, const rk_lane_cache *lane)
 	return RK_CUDA_SLOT - 1;
 }
 
-int rk_cuda_slot_of_tail(const rk_cuda *c, const rk_store *st)
+bool rk_cuda_stepping(const rk_cuda *c, const rk_store *st)
 {
 	for (int j = 0; j < c->n_step; j++)
 		if (&c->lane[j]->tail == st)
-			return j;
-	return -1;
+			return true;
+	return false;
+}
+
+void rk_cuda_churn(const rk_cuda *c, const rk_lane_cache *lane, const rk_dev_out *out, int layer, rk_step_report *rep)
+{
+	int k = lane->budget < lane->n_pos ? lane->budget : lane->n_pos;
+	bool selected = rep->kind[layer] != RK_STEP_PARTIAL && lane->pol.score != RK_SCORE_NONE;
+
+	rep->churn[layer] = selected ? (float)out->fresh[layer] / (float)(k * c->dims.n_kv) : NAN;
 }
 
 void rk_cuda_forget_graphs(rk_cuda *c)
@@ -152,7 +160,10 @@ void rk_cuda_step_end(rk_backend *b, rk_step_report *const reports[], int64_t ns
 	    !rk_cuda_ok(c, cudaStreamSynchronize(c->stream), "decode step"))
 		return;
 	for (int j = 0; j < n; j++) {
-		*reports[j] = c->out_host[j].rep;
-		ns_attn[j] = c->out_host[j].ns_attn;
+		const rk_dev_out *out = &c->out_host[j];
+		*reports[j] = out->rep;
+		for (int l = 0; l < c->b.hp->n_layer; l++)
+			rk_cuda_churn(c, c->lane[j], out, l, reports[j]);
+		ns_attn[j] = out->ns_attn + (int64_t)(out->t_end - out->t0);
 	}
 }
