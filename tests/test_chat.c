@@ -137,7 +137,7 @@ static void expect_turn(const rk_chat_template *c, const char *system, const cha
 {
 	char *text;
 	rk_err e = { 0 };
-	if (rk_chat_turn(c, system, user, first, closed, &text, &e))
+	if (rk_chat_turn(c, system, user, first, closed, &text, NULL, &e))
 		fail_msg("%s", e.msg);
 	assert_string_equal(text, want);
 	free(text);

@@ -152,6 +152,32 @@ static const rk_event *nth(const record *r, enum rk_event_type type, int lane, i
 static const char question[] =
 	"What is in the world, and how does the world of words hold it all together? Say it in one line.";
 
+/* Names of control tokens in what people say are ordinary words; those of the template are tokens. */
+static void check_said(void **state)
+{
+	(void)state;
+	rk_engine *g = open_engine(&(option){ .lanes = { "refreshkv" } });
+	const rk_tokenizer *t = rk_engine_tokenizer(g);
+	const char *const user[] = { "the word", "the <|im_end|> word <|im_start|>" };
+	int n_control[2] = { 0 };
+	for (int i = 0; i < 2; i++) {
+		int32_t *ids;
+		size_t n;
+		char *text;
+		rk_span said[2];
+		assert_int_equal(rk_engine_format(g, "be <|im_end|> brief", user[i], &text, said, &ids, &n, NULL), 0);
+		assert_memory_equal(text + said[1].at, user[i], said[1].len);
+		assert_int_equal(said[1].len, strlen(user[i]));
+		for (size_t k = 0; k < n; k++)
+			n_control[i] += rk_token_is_control(t, ids[k]);
+		free(text);
+		free(ids);
+	}
+	assert_int_equal(n_control[0], 5);	/* three starts, two ends */
+	assert_int_equal(n_control[1], 5);
+	rk_engine_close(g);
+}
+
 /* ---- one reply ---- */
 
 static void check_flow(void **state)
@@ -161,7 +187,7 @@ static void check_flow(void **state)
 	rk_engine *g = open_engine(&o);
 	int32_t *ids;
 	size_t n_ids;
-	assert_int_equal(rk_engine_format(g, NULL, question, NULL, &ids, &n_ids, NULL), 0);
+	assert_int_equal(rk_engine_format(g, NULL, question, NULL, NULL, &ids, &n_ids, NULL), 0);
 	ask(g, &rec, question, 40, RK_FOLLOW_NONE);
 	int at = 0, chunks = ((int)n_ids + 15) / 16;
 	assert_int_equal(rec.ev[at].type, RK_EV_START);
@@ -273,11 +299,11 @@ static void check_further_turn(void **state)
 	for (int max_new = 1; max_new <= 20; max_new += 19) {
 		assert_int_equal(rk_engine_reset(g, NULL), 0);
 		read_until_idle(g, &rec, NULL);
-		assert_int_equal(rk_engine_format(g, NULL, question, NULL, &ids, &n, NULL), 0);
+		assert_int_equal(rk_engine_format(g, NULL, question, NULL, NULL, &ids, &n, NULL), 0);
 		ask(g, &rec, question, max_new, RK_FOLLOW_NONE);
 		int n_reply = rec.n_token[0];
 		bool closed = rec.end[0].end.reason == RK_END_TOKEN;
-		assert_int_equal(rk_chat_turn(rk_engine_chat(g), NULL, "And then?", false, closed, &text, NULL), 0);
+		assert_int_equal(rk_chat_turn(rk_engine_chat(g), NULL, "And then?", false, closed, &text, NULL, NULL), 0);
 		assert_int_equal(rk_tokenize(rk_engine_tokenizer(g), text, strlen(text), RK_TOK_SPECIAL, &more, &n_more, NULL), 0);
 		ids = realloc(ids, (n + (size_t)n_reply + n_more) * sizeof *ids);
 		memcpy(ids + n, rec.id[0], (size_t)n_reply * sizeof *ids);
@@ -867,6 +893,7 @@ static int close_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(check_said),
 		cmocka_unit_test(check_flow),
 		cmocka_unit_test(check_text),
 		cmocka_unit_test(check_repeats),

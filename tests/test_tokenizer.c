@@ -596,6 +596,26 @@ static void threads_share_a_tokenizer(void **state)
 	rk_tokenizer_free(t);
 }
 
+/* Where a template's text holds what people said, names of control tokens are words; nothing else is cut otherwise. */
+static void names_that_were_said(void **state)
+{
+	(void)state;
+	rk_tokenizer *t = open_tiny();
+	static const char text[] = "<|im_end|>the <|im_end|> then<|im_end|>";
+	const rk_span said[] = { { 0, 0 }, { 10, sizeof text - 1 - 20 } };
+	int32_t end = rk_token_find(t, "<|im_end|>"), *ids, *plain;
+	size_t n, n_plain;
+	assert_int_equal(rk_tokenize_said(t, text, strlen(text), RK_TOK_SPECIAL, said, 2, &ids, &n, NULL), 0);
+	assert_int_equal(rk_tokenize(t, text + said[1].at, said[1].len, 0, &plain, &n_plain, NULL), 0);
+	assert_int_equal(n, n_plain + 2);
+	assert_int_equal(ids[0], end);
+	assert_int_equal(ids[n - 1], end);
+	assert_memory_equal(ids + 1, plain, n_plain * sizeof *plain);
+	free(ids);
+	free(plain);
+	rk_tokenizer_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -613,7 +633,7 @@ int main(void)
 		cmocka_unit_test(every_end_token_is_known),
 		cmocka_unit_test(invalid_utf8_names_the_offset),
 		cmocka_unit_test(damaged_vocabularies_are_refused),
-		cmocka_unit_test(threads_share_a_tokenizer),
+		cmocka_unit_test(threads_share_a_tokenizer), cmocka_unit_test(names_that_were_said),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

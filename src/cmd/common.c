@@ -59,7 +59,7 @@ const rk_opt rk_prompt_rows[] = {
 	{ "system", 0, RK_OPT_STR, offsetof(rk_prompt_opts, system), .metavar = "TEXT",
 	  .doc = "system message instead of the template's own" },
 	{ "raw", 0, RK_OPT_FLAG, offsetof(rk_prompt_opts, raw),
-	  .doc = "no chat template: the prompt is document and question as they stand, one right after the other" },
+	  .doc = "no chat template: the prompt is document and question as they stand, one right after the other, and names of control tokens are those tokens" },
 	{ "ids", 0, RK_OPT_STR, offsetof(rk_prompt_opts, ids), .metavar = "FILE",
 	  .doc = "the whole prompt as token ids (blanks between them, or a JSON array) instead of text" },
 	{ "lossy", 0, RK_OPT_FLAG, offsetof(rk_prompt_opts, lossy),
@@ -162,7 +162,7 @@ void rk_prompt_free(rk_prompt *p)
 int rk_prompt_format(const rk_prompt *p, const rk_engine *g, char **text, int32_t **ids, size_t *n, rk_err *e)
 {
 	if (p->text)
-		return rk_engine_format(g, p->system, p->text, text, ids, n, e);
+		return rk_engine_format(g, p->system, p->text, text, NULL, ids, n, e);
 	if (rk_ids_check("--ids", p->ids, p->n, rk_tokenizer_n_vocab(rk_engine_tokenizer(g)), e))
 		return -1;
 	*text = NULL;

@@ -28,7 +28,7 @@ static int ask_forced(rk_live *l, const char *user, rk_err *e)
 	size_t n, n_forced;
 	int rc = -1;
 
-	if (rk_engine_format(l->g, l->system, user, NULL, &ids, &n, e) == 0 &&
+	if (rk_engine_format(l->g, l->system, user, NULL, NULL, &ids, &n, e) == 0 &&
 	    rk_tokenize(rk_engine_tokenizer(l->g), l->forced, strlen(l->forced), 0, &forced, &n_forced, e) == 0)
 		rc = rk_engine_ask_ids(l->g, ids, (int)n, (int)n_forced, RK_FOLLOW_TEXT, forced, (int)n_forced, e);
 	free(ids);
@@ -52,37 +52,47 @@ static int ask(void *ctx, const char *user, rk_err *e)
 	return rc;
 }
 
-/* The text of a whole conversation up to the point where the last reply starts. */
-static char *conversation(rk_live *l, const rk_said *turn, int n, rk_err *e)
+/* Writes one turn, and the reply where there is one; said: of system, user and reply. */
+static int write_turn(rk_live *l, const rk_said *turn, bool first, bool last, FILE *f, rk_span said[3], rk_err *e)
 {
-	char *all = NULL, *part;
+	bool raw = rk_engine_chat(l->g)->kind == RK_CHAT_RAW;
+	char *user = first ? with_document(l, turn->user, e) : NULL, *text;
+	size_t at = (size_t)ftell(f);
+
+	if (first && !user)
+		return -1;
+	/* closed = false: each reply is text here, its end token is still to be written */
+	int rc = rk_chat_turn(rk_engine_chat(l->g), l->system, user ? user : turn->user, first, false, &text, said, e);
+	free(user);
+	if (rc)
+		return -1;
+	fputs(text, f);
+	said[0].at += at;
+	said[1].at += at;
+	said[2] = (rk_span){ at + strlen(text), 0 };
+	free(text);
+	if (!last && turn->reply) {
+		fputs(turn->reply, f);
+		said[2].len = raw ? 0 : strlen(turn->reply);
+	}
+	return 0;
+}
+
+/* The text of a whole conversation up to the point where the last reply starts; said: [3 * n]. */
+static char *conversation(rk_live *l, const rk_said *turn, int n, rk_span *said, rk_err *e)
+{
+	char *all = NULL;
 	size_t len = 0;
 	FILE *f = open_memstream(&all, &len);
+	int rc = f ? 0 : rk_fail(e, RK_ENOMEM, "no memory for the conversation");
 
-	if (!f) {
-		rk_fail(e, RK_ENOMEM, "no memory for the conversation");
-		return NULL;
-	}
-	for (int i = 0; i < n; i++) {
-		char *user = i ? NULL : with_document(l, turn[i].user, e);
-		/* closed = false: each reply is text here, its end token is still to be written */
-		int rc = (i == 0 && !user) ||
-		         rk_chat_turn(rk_engine_chat(l->g), l->system, user ? user : turn[i].user, i == 0, false, &part, e);
-		free(user);
-		if (rc) {
-			fclose(f);
-			free(all);
-			return NULL;
-		}
-		fputs(part, f);
-		free(part);
-		if (i + 1 < n && turn[i].reply)
-			fputs(turn[i].reply, f);
-	}
-	if (fclose(f) == 0)
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = write_turn(l, &turn[i], i == 0, i + 1 == n, f, said + 3 * i, e);
+	if (f && fclose(f) && rc == 0)
+		rc = rk_fail(e, RK_ENOMEM, "no memory for the conversation");
+	if (rc == 0)
 		return all;
 	free(all);
-	rk_fail(e, RK_ENOMEM, "no memory for the conversation");
 	return NULL;
 }
 
@@ -90,16 +100,19 @@ static int ask_again(void *ctx, const rk_said *turn, int n, int seed, rk_err *e)
 {
 	rk_live *l = ctx;
 	int32_t *ids = NULL;
-	size_t n_ids;
-	char *text = conversation(l, turn, n, e);
-
-	if (!text)
-		return -1;
-	rk_engine_seed(l->g, (uint64_t)seed);
+	size_t n_ids, n_said = 3 * (size_t)n;
+	rk_span *said = calloc(n_said, sizeof *said);
+	char *text = NULL;
 	unsigned flags = RK_TOK_SPECIAL | (rk_engine_chat(l->g)->kind == RK_CHAT_RAW ? RK_TOK_BOS : 0);
-	int rc = rk_tokenize(rk_engine_tokenizer(l->g), text, strlen(text), flags, &ids, &n_ids, e);
-	if (rc == 0)
+	int rc = -1;
+
+	rk_engine_seed(l->g, (uint64_t)seed);
+	if (!said)
+		rk_fail(e, RK_ENOMEM, "no memory for the conversation");
+	else if ((text = conversation(l, turn, n, said, e)) &&
+	         rk_tokenize_said(rk_engine_tokenizer(l->g), text, strlen(text), flags, said, n_said, &ids, &n_ids, e) == 0)
 		rc = rk_engine_ask_ids(l->g, ids, (int)n_ids, l->max_new, l->follow, NULL, 0, e);
+	free(said);
 	free(text);
 	free(ids);
 	l->asked = rc == 0;

@@ -195,15 +195,15 @@ static int run_reply(rk_engine *g, const struct cmd *c, rk_err *e)
 	}
 }
 
-static int format_turn(const rk_engine *g, const char *system, const char *user, bool first, bool closed, char **text, int32_t **ids,
-                       size_t *n, rk_err *e)
+static int format_turn(const rk_engine *g, const char *system, const char *user, bool first, bool closed, char **text, rk_span said[2],
+                       int32_t **ids, size_t *n, rk_err *e)
 {
 	char *t;
-	bool raw = g->chat.kind == RK_CHAT_RAW;
+	unsigned flags = RK_TOK_SPECIAL | (g->chat.kind == RK_CHAT_RAW && first ? RK_TOK_BOS : 0);
 
-	if (rk_chat_turn(&g->chat, system, user, first, closed, &t, e))
+	if (rk_chat_turn(&g->chat, system, user, first, closed, &t, said, e))
 		return -1;
-	int rc = ids ? rk_tokenize(g->tok, t, strlen(t), RK_TOK_SPECIAL | (raw && first ? RK_TOK_BOS : 0), ids, n, e) : 0;
+	int rc = ids ? rk_tokenize_said(g->tok, t, strlen(t), flags, said, 2, ids, n, e) : 0;
 	if (text && !rc)
 		*text = t;
 	else
@@ -211,9 +211,12 @@ static int format_turn(const rk_engine *g, const char *system, const char *user,
 	return rc;
 }
 
-int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, int32_t **ids, size_t *n, rk_err *e)
+int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, rk_span said[2], int32_t **ids, size_t *n,
+                     rk_err *e)
 {
-	return format_turn(g, system, user, true, false, text, ids, n, e);
+	rk_span own[2];
+
+	return format_turn(g, system, user, true, false, text, said ? said : own, ids, n, e);
 }
 
 /* Starts the session on a prompt; 1 when cancelled. */
@@ -233,7 +236,7 @@ static int first_turn(rk_engine *g, const struct cmd *c, rk_err *e)
 	int32_t *ids;
 	size_t n;
 
-	if (format_turn(g, c->system, c->user, true, false, NULL, &ids, &n, e))
+	if (rk_engine_format(g, c->system, c->user, NULL, NULL, &ids, &n, e))
 		return -1;
 	int rc = start_session(g, ids, (int)n, g->one_turn ? c->max_new : g->session.cfg.n_ctx, e);
 	free(ids);
@@ -245,9 +248,10 @@ static int lane_turn(rk_engine *g, const struct cmd *c, int lane, int32_t last, 
 {
 	int32_t *ids, *all;
 	size_t n;
+	rk_span said[2];
 	int k = last >= 0;
 
-	if (format_turn(g, NULL, c->user, false, k && rk_token_is_end(g->tok, last), NULL, &ids, &n, e))
+	if (format_turn(g, NULL, c->user, false, k && rk_token_is_end(g->tok, last), NULL, said, &ids, &n, e))
 		return -1;
 	all = malloc((n + 1) * sizeof *all);
 	if (!all) {

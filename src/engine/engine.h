@@ -44,8 +44,10 @@ const rk_backend *rk_engine_backend(const rk_engine *g);
 int rk_engine_n_ctx(const rk_engine *g);	/* most positions of a lane */
 rk_event_ring *rk_engine_events(rk_engine *g);
 
-/* Text and ids of a first turn, as rk_engine_ask would send it.  *text and *ids are allocated; either may be NULL. */
-int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, int32_t **ids, size_t *n, rk_err *e);
+/* Text and ids of a first turn, as rk_engine_ask would send it, and (said, see rk_chat_turn) where in the text people's own words are.
+ * *text and *ids are allocated; any of them may be NULL. */
+int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, rk_span said[2], int32_t **ids, size_t *n,
+                     rk_err *e);
 
 /* Commands: queued, return at once (-1 with e when the queue is full or an argument is wrong); what happens is told by
  * events, ending with RK_EV_IDLE, or RK_EV_ERROR then RK_EV_IDLE. */

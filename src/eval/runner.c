@@ -14,6 +14,7 @@
 
 struct prompt {
 	char *text;		/* as the model sees it, the reply's prefix included */
+	rk_span said[2];	/* see rk_chat_turn */
 	int32_t *ids;
 	int n, n_after;		/* tokens; those of them that come after the first selection */
 };
@@ -34,11 +35,18 @@ static size_t question_at(const char *text, const char *message, size_t context)
 	return at ? (size_t)(at - text) + probe : 0;
 }
 
-static int tokenize(const rk_engine *g, const char *text, size_t len, bool first, int32_t **ids, size_t *n, rk_err *e)
+/* Tokens of the text's bytes from..to. */
+static int tokenize(const rk_engine *g, const struct prompt *p, size_t from, size_t to, int32_t **ids, size_t *n, rk_err *e)
 {
 	bool raw = rk_engine_chat(g)->kind == RK_CHAT_RAW;
+	rk_span said[2];
 
-	return rk_tokenize(rk_engine_tokenizer(g), text, len, RK_TOK_SPECIAL | (raw && first ? RK_TOK_BOS : 0), ids, n, e);
+	for (int i = 0; i < 2; i++) {	/* what is left of them behind `from`, counted from there */
+		size_t at = p->said[i].at > from ? p->said[i].at : from, end = p->said[i].at + p->said[i].len;
+		said[i] = (rk_span){ at - from, end > at ? end - at : 0 };
+	}
+	return rk_tokenize_said(rk_engine_tokenizer(g), p->text + from, to - from, RK_TOK_SPECIAL | (raw && !from ? RK_TOK_BOS : 0), said, 2, ids,
+	                        n, e);
 }
 
 /* Tokens of text, in two pieces where the question comes after: no token may then reach over the seam. */
@@ -47,8 +55,7 @@ static int make_ids(const rk_engine *g, struct prompt *p, size_t seam, rk_err *e
 	size_t len = strlen(p->text), n, n_after = 0;
 	int32_t *after = NULL;
 
-	if (tokenize(g, p->text, seam ? seam : len, true, &p->ids, &n, e) ||
-	    (seam && tokenize(g, p->text + seam, len - seam, false, &after, &n_after, e)))
+	if (tokenize(g, p, 0, seam ? seam : len, &p->ids, &n, e) || (seam && tokenize(g, p, seam, len, &after, &n_after, e)))
 		return -1;
 	int32_t *all = realloc(p->ids, (n + n_after + 1) * sizeof *all);
 	if (!all) {
@@ -72,7 +79,7 @@ static int make_prompt(const rk_runner *r, const rk_example *x, struct prompt *p
 	*p = (struct prompt){ 0 };
 	if (asprintf(&message, "%s%s", x->context, x->question) < 0)
 		return rk_fail(e, RK_ENOMEM, "no memory for a prompt");
-	if (rk_engine_format(r->g, NULL, message, &text, NULL, NULL, e))
+	if (rk_engine_format(r->g, NULL, message, &text, p->said, NULL, NULL, e))
 		goto out;
 	if (asprintf(&p->text, "%s%s", text, x->prefix) < 0) {
 		p->text = NULL;

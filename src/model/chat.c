@@ -170,12 +170,21 @@ static rk_str trimmed(const char *s)
 	return (rk_str){ s, n };
 }
 
-int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out,
-	rk_err *e)
+static rk_span say(FILE *f, rk_str s)
+{
+	long at = ftell(f);
+
+	fwrite(s.s, 1, s.len, f);
+	return (rk_span){ (size_t)at, s.len };
+}
+
+int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out, rk_span said[2],
+                 rk_err *e)
 {
 	char *text = NULL;
 	size_t n = 0;
 	FILE *f = open_memstream(&text, &n);
+	rk_span where[2] = { 0 };	/* of system and user */
 
 	*out = NULL;
 	if (!f)
@@ -190,20 +199,25 @@ int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user
 	case RK_CHAT_CHATML:
 		if (!first)
 			fprintf(f, "%s\n", closed ? "" : IM_END);
-		if (with_system)
-			fprintf(f, IM_START "system\n%s" IM_END "\n", system);
-		fprintf(f, IM_START "user\n%s" IM_END "\n" IM_START "assistant\n", user);
+		if (with_system) {
+			fputs(IM_START "system\n", f);
+			where[0] = say(f, (rk_str){ system, strlen(system) });
+			fputs(IM_END "\n", f);
+		}
+		fputs(IM_START "user\n", f);
+		where[1] = say(f, (rk_str){ user, strlen(user) });
+		fputs(IM_END "\n" IM_START "assistant\n", f);
 		break;
 	case RK_CHAT_LLAMA3: {
 		rk_str s = trimmed(system), u = trimmed(user);
 		fputs(first ? "<|begin_of_text|>" : closed ? "" : EOT, f);
 		if (with_system) {
 			fputs(HEADER("system"), f);
-			fwrite(s.s, 1, s.len, f);
+			where[0] = say(f, s);
 			fputs(EOT, f);
 		}
 		fputs(HEADER("user"), f);
-		fwrite(u.s, 1, u.len, f);
+		where[1] = say(f, u);
 		fputs(EOT HEADER("assistant"), f);
 		break;
 	}
@@ -211,6 +225,8 @@ int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user
 	int bad = ferror(f);
 	if (fclose(f) == 0 && !bad) {
 		*out = text;
+		if (said)
+			memcpy(said, where, sizeof where);
 		return 0;
 	}
 fail:

@@ -6,7 +6,7 @@
 #ifndef RK_MODEL_CHAT_H
 #define RK_MODEL_CHAT_H
 
-#include "model/gguf.h"
+#include "model/tokenizer.h"
 
 enum rk_chat { RK_CHAT_RAW, RK_CHAT_CHATML, RK_CHAT_LLAMA3 };
 
@@ -22,7 +22,10 @@ const char *rk_chat_name(const rk_chat_template *c);
 /* The text that turns a user's message into a prompt that ends where the reply starts.  first = the session's first
  * turn (adds the system message: `system`, or the template's own when NULL); later turns first close the previous
  * reply (closed = the reply already ended with its end token, which is in the cache).  *out is allocated; free() it.
- * Special tokens are written by name: tokenize with RK_TOK_SPECIAL.  The template writes its own BOS, if it has one. */
-int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out, rk_err *e);
+ * Special tokens are written by name: tokenize with RK_TOK_SPECIAL.  The template writes its own BOS, if it has one.
+ * said (NULL: not wanted): where in it the system message and the user's are, for rk_tokenize_said; a raw "template" has no words of its
+ * own to be told from them, and leaves both empty. */
+int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out, rk_span said[2],
+                 rk_err *e);
 
 #endif

@@ -542,13 +542,16 @@ static const struct special *special_at(const rk_tokenizer *t, const char *s, si
 	return best;
 }
 
-static int tokenize_all(struct job *j, const char *text, size_t len, unsigned flags, rk_err *e)
+static int tokenize_all(struct job *j, const char *text, size_t len, unsigned flags, const rk_span *said, size_t n_said, rk_err *e)
 {
 	bool any = j->t->has_user || ((flags & RK_TOK_SPECIAL) && j->t->n_special);
 	size_t start = 0;
 
-	for (size_t i = 0; any && i < len; ) {
-		const struct special *sp = special_at(j->t, text + i, len - i, flags);
+	for (size_t i = 0, k = 0; any && i < len; ) {
+		while (k < n_said && said[k].at + said[k].len <= i)
+			k++;
+		bool is_said = k < n_said && said[k].at <= i;
+		const struct special *sp = special_at(j->t, text + i, len - i, is_said ? flags & ~(unsigned)RK_TOK_SPECIAL : flags);
 		if (!sp) {
 			i++;
 			continue;
@@ -567,8 +570,13 @@ static int tokenize_all(struct job *j, const char *text, size_t len, unsigned fl
 	return 0;
 }
 
-int rk_tokenize(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n,
-	rk_err *e)
+int rk_tokenize(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n, rk_err *e)
+{
+	return rk_tokenize_said(t, text, len, flags, NULL, 0, ids, n, e);
+}
+
+int rk_tokenize_said(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, const rk_span *said, size_t n_said, int32_t **ids,
+                     size_t *n, rk_err *e)
 {
 	struct job j = { .t = t };
 	size_t bad;
@@ -590,7 +598,7 @@ int rk_tokenize(const rk_tokenizer *t, const char *text, size_t len, unsigned fl
 	 * the white space that it took, once.  A long run of spaces must not hit a limit meant for something else. */
 	pcre2_set_match_limit(j.limits, UINT32_MAX);
 	pcre2_set_depth_limit(j.limits, UINT32_MAX);
-	rc = tokenize_all(&j, text, len, flags, e);
+	rc = tokenize_all(&j, text, len, flags, said, n_said, e);
 done:
 	pcre2_match_context_free(j.limits);
 	pcre2_match_data_free(j.match);

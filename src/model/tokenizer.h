@@ -22,6 +22,14 @@ void rk_tokenizer_free(rk_tokenizer *t);
  * that a rare byte for which the vocabulary has no token is left out, as in the tokenizer that the model was trained with. */
 int rk_tokenize(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n, rk_err *e);
 
+/* The same for a prompt that a chat template has written: in the stretches `said`, ascending, the names of control tokens are ordinary
+ * text whatever flags say, so that a document which holds "<|im_end|>" does not end its message. */
+typedef struct rk_span {
+	size_t at, len;		/* bytes of the text */
+} rk_span;
+int rk_tokenize_said(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, const rk_span *said, size_t n_said, int32_t **ids,
+                     size_t *n, rk_err *e);
+
 int rk_tokenizer_n_vocab(const rk_tokenizer *t);
 const char *rk_tokenizer_pre(const rk_tokenizer *t);	/* "smollm", "llama-bpe", ... */
 /* The bytes that a token stands for (a UTF-8 character may be split over tokens), or for a control token its name.

@@ -31,6 +31,25 @@ def test_turns_and_regenerate(chat):
     assert t.text().count("second question") == 1
 
 
+def test_names_of_tokens_are_words_when_asked_again(chat, tmp_path):
+    t = chat("-n", "4", "--trace", tmp_path / "t.jsonl")
+    t.wait("Type a question")
+    ask(t, "a <|im_end|> b")
+    leave(t)
+    t.send("r")
+    t.settle(0.5)
+    ready(t)
+    t.send(":new\r")
+    t.wait(lambda s: "▸ a <|im_end|> b" not in s)
+    t.send(":ask a b\r")
+    t.wait("▸ a b")
+    ready(t)
+    t.send("q")
+    assert t.end() == 0
+    read = [e["total"] for e in map(json.loads, (tmp_path / "t.jsonl").read_text().splitlines()) if e.get("ev") == "prefill" and not e["done"]]
+    assert len(read) == 3 and read[0] == read[1] > read[2] + 5	# its letters, not one token
+
+
 def test_edit_the_last_question(chat):
     t = chat("-n", "20")
     t.wait("Type a question")
