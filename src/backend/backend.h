@@ -19,8 +19,10 @@
 
 typedef struct rk_backend rk_backend;
 
+/* What a device may do differently for the rows of a prompt and for those of a step.  The CPU multiplies quantised weights
+ * alike with AVX2 and up; float weights, exact, and everything without AVX2 go to a GEMM in f32 where there are many rows. */
 enum rk_phase {
-	RK_PREFILL,	/* many rows: f32 GEMM over dequantised tiles */
+	RK_PREFILL,	/* many rows */
 	RK_DECODE,	/* one row per lane: weights read packed, 8-bit activations (f32 under exact) */
 };
 

@@ -12,9 +12,10 @@
 #include <stdint.h>
 #include "model/quant.h"
 
+#define RK_MAX_ACT 64	/* rows of activations that share the unpacking of weights */
 #define RK_GROUP 32	/* activations per 8-bit scale: every quantised type has blocks of 32, or of 256 made of 32s */
 
-/* n rows of activations as signed bytes: x ~ d q in each group of 32. */
+/* n <= RK_MAX_ACT rows of activations as signed bytes: x ~ d q in each group of 32. */
 typedef struct rk_act {
 	const int8_t *q;	/* [n_col/32][n][32], in -127..127: group by group, as the products read them */
 	const float *ds;	/* [n_col/32][n][2]: d, and d * sum(q) of the group, for types with a minimum */
@@ -53,12 +54,12 @@ extern const rk_lin_kernels rk_lin_avx512_vnni;	/* and VNNI */
 /* What the linear operations keep between calls.  Owned by matmul.c; engine thread, its team inside one operation. */
 typedef struct rk_lin_scratch {
 	int max_col;		/* longest row of any matrix, rounded up to 256 */
-	int8_t *q;		/* [max_col/32][max_rows][32] activations of the running matmul */
-	float *ds;		/* [max_col/32][max_rows][2] */
+	int8_t *q;		/* [max_rows][max_col] activations of the running matmul: an rk_act's for every RK_MAX_ACT rows */
+	float *ds;		/* [max_rows][max_col/32][2] */
 	float *tile;		/* [n_thread][tile_len]: dequantised weights of each thread */
 	size_t tile_len;
-	float *x_pad;		/* [16][max_col]: the input of a prefill call with fewer rows */
-	float *y_pad;		/* [n_thread][16][tile rows]: the last rows of a prefill call */
+	float *x_pad;		/* [16][max_col]: the input of a GEMM with fewer rows */
+	float *y_pad;		/* [n_thread][16][tile rows]: the last rows of a GEMM */
 	float *trig;		/* [max_rows][rope_dim/2][2]: cos, sin of row i's angles, */
 	int32_t *trig_pos;	/* [max_rows] at this position; every layer of a step asks for the same ones */
 } rk_lin_scratch;

@@ -4,11 +4,10 @@
  * VNNI enabled and gets VPDPBUSD.  Both are exact and both sum a row over its groups in the same order, so the two agree
  * bit for bit.
  * Weights are read once, in order, and stay packed in memory.  A tile is VW consecutive rows, one per lane: a group of 32
- * is unpacked and transposed in registers, once for up to MAX_ACT activations, so that vector j holds weights 4j .. 4j+3
+ * is unpacked and transposed in registers, once for all activations of the call, so that vector j holds weights 4j .. 4j+3
  * of every row.  An activation's four bytes are repeated over the lanes; eight products later each lane has its row's
  * sum, which is scaled and added in f32.  Nothing is ever summed across lanes.
  */
-#define MAX_ACT 16	/* activations that share the unpacking */
 #define N_QUAD (RK_GROUP / 4)
 #define AHEAD 6144	/* bytes from a tile to what is fetched while it is used */
 
@@ -177,12 +176,12 @@ INLINE vf to_float(vq v)
 	return (vf)VI(cvtepi32_ps)(v);
 }
 
-/* VW rows of W, `stride` bytes apart, times n <= MAX_ACT activations of those that share the arrays; y[i] [VW]. */
-INLINE void dot_tile(const enum rk_type t, const uint8_t *w, size_t stride, const rk_act *a, int i0, const int n, vf y[MAX_ACT])
+/* VW rows of W, `stride` bytes apart, times all n activations; y[i] [VW]. */
+INLINE void dot_tile(const enum rk_type t, const uint8_t *w, size_t stride, const rk_act *a, const int n, vf y[RK_MAX_ACT])
 {
 	const int per_block = groups_per_block(t), n_block = a->n_col / RK_GROUP / per_block;
-	const int8_t *qg = a->q + (size_t)i0 * RK_GROUP;
-	const float *dsg = a->ds + 2 * (size_t)i0;
+	const int8_t *qg = a->q;
+	const float *dsg = a->ds;
 	const uint8_t *ahead = w + AHEAD;
 	for (int i = 0; i < n; i++)
 		y[i] = vset(0);
@@ -194,7 +193,7 @@ INLINE void dot_tile(const enum rk_type t, const uint8_t *w, size_t stride, cons
 		ahead += VW * block_bytes(t);
 		unpack_tile_scales(t, w, stride, s);
 #pragma GCC unroll 8
-		for (int k = 0; k < per_block; k++, qg += (size_t)a->n * RK_GROUP, dsg += 2 * (size_t)a->n) {
+		for (int k = 0; k < per_block; k++, qg += n * RK_GROUP, dsg += 2 * n) {
 			vq q[N_QUAD], u[N_QUAD];
 			vf d, m;
 			tile_scales(t, w, stride, s, k, &d, &m);
@@ -221,16 +220,13 @@ INLINE void dot_tile(const enum rk_type t, const uint8_t *w, size_t stride, cons
 /* Every activation times the tile at row r0.  n_row: rows that count, VW or (stride 0) 1. */
 INLINE void dot_tiles(const enum rk_type t, const uint8_t *w, size_t stride, int n_row, const rk_act *a, float *y, size_t ldy)
 {
-	for (int i0 = 0; i0 < a->n; i0 += MAX_ACT) {
-		const int n = a->n - i0 < MAX_ACT ? a->n - i0 : MAX_ACT;
-		vf sum[MAX_ACT];
-		if (n == 1 && groups_per_block(t) == 1)	/* the sum in a register: 12-20 % faster; K types would compile for long */
-			dot_tile(t, w, stride, a, i0, 1, sum);
-		else
-			dot_tile(t, w, stride, a, i0, n, sum);
-		for (int i = 0; i < n; i++)
-			memcpy(y + (size_t)(i0 + i) * ldy, &sum[i], (size_t)n_row * sizeof *y);
-	}
+	vf sum[RK_MAX_ACT];
+	if (a->n == 1 && groups_per_block(t) == 1)	/* the sum in a register: 12-20 % faster; K types would compile for long */
+		dot_tile(t, w, stride, a, 1, sum);
+	else
+		dot_tile(t, w, stride, a, a->n, sum);
+	for (int i = 0; i < a->n; i++)
+		memcpy(y + (size_t)i * ldy, &sum[i], (size_t)n_row * sizeof *y);
 }
 
 INLINE void dot_type(const enum rk_type t, const uint8_t *w, int n_row, const rk_act *a, float *y, size_t ldy)

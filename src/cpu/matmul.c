@@ -1,10 +1,11 @@
 /* matmul.c: quantised weights times n activations, for decoding and for prefill.
  *
- * Owns rk_lin_scratch.  Decode: rows of all matrices of the call are cut into pieces of PIECE rows, workers claim
- * runs of pieces and the packed weights are read once; activations are 8-bit, or f32 when exact or the weights are
- * floats.  Prefill: tiles of TILE_ROWS rows are dequantised into the thread's scratch and multiplied by oneDNN's sgemm.
+ * Owns rk_lin_scratch.  Packed: rows of all matrices of the call are cut into pieces of PIECE rows, workers claim runs of
+ * pieces and the packed weights are read once for every RK_MAX_ACT activations; these are 8-bit, or f32 when exact or the
+ * weights are floats.  GEMM, where a prefill needs f32 products: tiles of TILE_ROWS rows are dequantised into the
+ * thread's scratch and multiplied by oneDNN's sgemm.
  * Both cut the work independently of the number of threads, and each result is one sum in one order, so neither n nor
- * n_thread changes a bit.  One run of the team per call; nothing is allocated here (oneDNN packs into its own memory).
+ * n_thread changes a bit.  Nothing is allocated here (oneDNN packs into its own memory).
  */
 #include "cpu/cpu.h"
 
@@ -15,8 +16,8 @@
 #include <string.h>
 
 #define RUNS 4			/* runs of pieces per worker: few enough to read far ahead, enough to even out a slow one */
-#define PIECE 16		/* rows of a decode piece: some 6 KB of weights, far above the cost of finding it */
-#define TILE_ROWS 144		/* a prefill tile: TILE_ROWS x TILE_COLS floats, 442 KB, stay in the L2 cache */
+#define PIECE 16		/* rows of a packed piece: some 6 KB of weights, far above the cost of finding it */
+#define TILE_ROWS 144		/* a GEMM's tile: TILE_ROWS x TILE_COLS floats, 442 KB, stay in the L2 cache */
 #define TILE_COLS 768		/* longer rows are summed in parts; a multiple of 256 */
 
 /* oneDNN's sgemm gives a row of the result the same bits whatever the other rows, if it is called in these ways only
@@ -35,9 +36,10 @@ static int gemm_rows(int n)
 	return n % 6 >= 1 && n % 6 <= 3 ? n - n % 6 : n;
 }
 
-static bool is_float(enum rk_type t)
+/* By integer products: w stays packed and x is rounded to 8 bits. */
+static bool integer(const rk_cpu *c, const rk_tensor *w)
 {
-	return rk_type_block_len(t) == 1;
+	return !c->b.exact && rk_type_block_len(w->type) > 1;
 }
 
 /* Piece `p` of the call's matrices, each cut into pieces of `rows` rows: which matrix, and its first row. */
@@ -67,7 +69,7 @@ static const uint8_t *row_at(const rk_tensor *w, int64_t row)
 }
 
 /* y[i*n_row + r] for n_row rows from row0, in f32: each weight row is dequantised once for all n activations. */
-static void decode_float(const rk_cpu *c, const rk_tensor *w, int64_t row0, int n_row, const float *x, int n, float *y,
+static void dot_float(const rk_cpu *c, const rk_tensor *w, int64_t row0, int n_row, const float *x, int n, float *y,
                          float *row)
 {
 	for (int64_t r = row0; r < row0 + n_row; r++) {
@@ -80,47 +82,68 @@ static void decode_float(const rk_cpu *c, const rk_tensor *w, int64_t row0, int 
 	}
 }
 
-struct decode {
+/* Rows i0 .. of the call's n as an rk_act: whole blocks of them lie one after another. */
+static rk_act act_block(const rk_lin_scratch *s, int n_col, int n, int i0)
+{
+	const size_t at = (size_t)i0 * (size_t)n_col;
+	return (rk_act){
+		.q = s->q + at, .ds = s->ds + at / RK_GROUP * 2, .n_col = n_col, .n = n - i0 < RK_MAX_ACT ? n - i0 : RK_MAX_ACT,
+	};
+}
+
+struct packed {
 	rk_cpu *c;
 	float *const *y;
 	const rk_tensor *const *w;
-	const float *x;
-	const rk_act *act;
-	int n;
+	const float *x;	/* [n][n_col] */
+	int n_col, n;
 	int64_t n_piece;
 	int n_run;	/* runs of pieces that the workers claim */
 };
 
-static void decode_run(void *ctx, int run, int worker)
+static void quantise_block(void *ctx, int block, int worker)
 {
-	const struct decode *a = ctx;
+	const struct packed *p = ctx;
+	(void)worker;
+	rk_lin_scratch *s = p->c->lin_scratch;
+	const size_t i0 = (size_t)block * RK_MAX_ACT, n_col = (size_t)p->n_col;
+	const int n = act_block(s, p->n_col, p->n, (int)i0).n;
+	for (int i = 0; i < n; i++)
+		p->c->lin->quantise(p->x + (i0 + (size_t)i) * n_col, p->n_col, n, s->q + i0 * n_col + i * RK_GROUP,
+		                    s->ds + i0 * n_col / RK_GROUP * 2 + 2 * i);
+}
+
+static void packed_run(void *ctx, int run, int worker)
+{
+	const struct packed *a = ctx;
 	rk_lin_scratch *s = a->c->lin_scratch;
 	for (int64_t p = a->n_piece * run / a->n_run; p < a->n_piece * (run + 1) / a->n_run; p++) {
 		int j;
 		int64_t r;
 		const rk_tensor *t = find_piece(a->w, PIECE, p, &j, &r);
 		const int rows = t->n_row - r < PIECE ? (int)(t->n_row - r) : PIECE;
-		if (a->c->b.exact || is_float(t->type))
-			decode_float(a->c, t, r, rows, a->x, a->n, a->y[j], s->tile + (size_t)worker * s->tile_len);
-		else
-			a->c->lin->dot_q8(t->type, row_at(t, r), rows, a->act, a->y[j] + r, (size_t)t->n_row);
+		if (!integer(a->c, t)) {
+			dot_float(a->c, t, r, rows, a->x, a->n, a->y[j], s->tile + (size_t)worker * s->tile_len);
+			continue;
+		}
+		for (int i = 0; i < a->n; i += RK_MAX_ACT) {
+			const rk_act act = act_block(s, a->n_col, a->n, i);
+			a->c->lin->dot_q8(t->type, row_at(t, r), rows, &act, a->y[j] + (size_t)i * (size_t)t->n_row + r, (size_t)t->n_row);
+		}
 	}
 }
 
-static void decode(rk_cpu *c, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n)
+static void packed(rk_cpu *c, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n)
 {
-	rk_lin_scratch *s = c->lin_scratch;
-	const int n_col = (int)w[0]->n_col;
-	const int64_t n_piece = count_pieces(w, n_w, PIECE);
-	const rk_act act = { .q = s->q, .ds = s->ds, .n_col = n_col, .n = n };
-	bool q8 = false;
+	const int n_block = (n + RK_MAX_ACT - 1) / RK_MAX_ACT, most = RUNS * c->b.n_thread * n_block;
+	struct packed p = { .c = c, .y = y, .w = w, .x = x, .n_col = (int)w[0]->n_col, .n = n, .n_piece = count_pieces(w, n_w, PIECE) };
+	p.n_run = p.n_piece < most ? (int)p.n_piece : most;
+	bool any = false;
 	for (int j = 0; j < n_w; j++)
-		q8 |= !c->b.exact && !is_float(w[j]->type);
-	for (int i = 0; q8 && i < n; i++)
-		c->lin->quantise(x + (size_t)i * (size_t)n_col, n_col, n, s->q + i * RK_GROUP, s->ds + 2 * i);
-	const int most = RUNS * c->b.n_thread;
-	struct decode a = { c, y, w, x, &act, n, n_piece, n_piece < most ? (int)n_piece : most };
-	rk_team_run(c->team, a.n_run, decode_run, &a);
+		any |= integer(c, w[j]);
+	if (any)
+		rk_team_run(c->team, n_block, quantise_block, &p);
+	rk_team_run(c->team, p.n_run, packed_run, &p);
 }
 
 /* y[0..m)[ldy] (+)= x[m][ldx] tile^T, the tile [rows][cols] */
@@ -133,7 +156,7 @@ static void gemm(int m, int rows, int cols, const float *x, int64_t ldx, const f
 /* Rows row0 .. row0+rows-1 of w times x, into those columns of y [n][n_row].  Rows of x that gemm_rows leaves over are
  * computed with others before them, or zeros behind: x_end = the last GEMM_MIN rows of x, or x and zeros when it has
  * fewer; y_end: scratch for their results. */
-static void prefill_tile(const rk_cpu *c, const rk_tensor *w, int64_t row0, int rows, const float *x,
+static void gemm_tile(const rk_cpu *c, const rk_tensor *w, int64_t row0, int rows, const float *x,
                          const float *x_end, int n, float *y, float *tile, float *y_end)
 {
 	const int64_t n_col = w->n_col, n_row = w->n_row;
@@ -155,7 +178,7 @@ static void prefill_tile(const rk_cpu *c, const rk_tensor *w, int64_t row0, int 
 		memcpy(y + i * n_row + row0, y_end + (i - first) * TILE_ROWS, (size_t)rows * sizeof *y);
 }
 
-struct prefill {
+struct by_gemm {
 	rk_cpu *c;
 	float *const *y;
 	const rk_tensor *const *w;
@@ -163,19 +186,19 @@ struct prefill {
 	int n;
 };
 
-static void prefill_piece(void *ctx, int p, int worker)
+static void gemm_piece(void *ctx, int p, int worker)
 {
-	const struct prefill *a = ctx;
+	const struct by_gemm *a = ctx;
 	rk_lin_scratch *s = a->c->lin_scratch;
 	int j;
 	int64_t r;
 	const rk_tensor *t = find_piece(a->w, TILE_ROWS, p, &j, &r);
 	const int rows = t->n_row - r < TILE_ROWS ? (int)(t->n_row - r) : TILE_ROWS;
-	prefill_tile(a->c, t, r, rows, a->x, a->x_end, a->n, a->y[j], s->tile + (size_t)worker * s->tile_len,
+	gemm_tile(a->c, t, r, rows, a->x, a->x_end, a->n, a->y[j], s->tile + (size_t)worker * s->tile_len,
 	             s->y_pad + (size_t)worker * GEMM_MIN * TILE_ROWS);
 }
 
-static void prefill(rk_cpu *c, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n)
+static void by_gemm(rk_cpu *c, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n)
 {
 	rk_lin_scratch *s = c->lin_scratch;
 	const size_t n_col = (size_t)w[0]->n_col;
@@ -187,10 +210,10 @@ static void prefill(rk_cpu *c, float *const y[], const rk_tensor *const w[], int
 		memcpy(s->x_pad, x, (size_t)n * n_col * sizeof *x);
 		memset(s->x_pad + (size_t)n * n_col, 0, (size_t)(GEMM_MIN - n) * n_col * sizeof *x);
 	}
-	struct prefill a = { c, y, w, x, x_end, n };
+	struct by_gemm a = { c, y, w, x, x_end, n };
 	const int team = omp_get_max_threads();
 	omp_set_num_threads(1);		/* of this thread, which is a worker too: oneDNN must not start a team of its own */
-	rk_team_run(c->team, (int)n_tile, prefill_piece, &a);
+	rk_team_run(c->team, (int)n_tile, gemm_piece, &a);
 	omp_set_num_threads(team);
 }
 
@@ -201,10 +224,19 @@ void rk_cpu_matmul(rk_backend *b, float *const y[], const rk_tensor *const w[], 
 	assert(n >= 1 && n <= c->cfg.max_rows && n_w >= 1 && n_w <= RK_MAX_FUSED);
 	for (int j = 0; j < n_w; j++)
 		assert(w[j]->n_col == w[0]->n_col && w[j]->n_col <= ((rk_lin_scratch *)c->lin_scratch)->max_col);
-	if (phase == RK_PREFILL)
-		prefill(c, y, w, n_w, x, n);
-	else
-		decode(c, y, w, n_w, x, n);
+	/* what oneDNN multiplies, and the others; plain C is an order of magnitude slower than its SSE4.1 */
+	const rk_tensor *part[2][RK_MAX_FUSED];
+	float *out[2][RK_MAX_FUSED];
+	int n_part[2] = { 0 };
+	for (int j = 0; j < n_w; j++) {
+		const int k = phase == RK_DECODE || (c->isa != RK_ISA_SCALAR && integer(c, w[j]));
+		part[k][n_part[k]] = w[j];
+		out[k][n_part[k]++] = y[j];
+	}
+	if (n_part[0])
+		by_gemm(c, out[0], part[0], n_part[0], x, n);
+	if (n_part[1])
+		packed(c, out[1], part[1], n_part[1], x, n);
 }
 
 static void *take(rk_cpu *c, size_t bytes, rk_err *e)
