@@ -4,7 +4,7 @@
  * stays on the device: `decide` writes it, the kernels after it read it and find nothing to do where it went the other
  * way.  Lanes are taken one after the other and share the scratch.
  */
-#include "attn.cuh"
+#include "sketch.cuh"
 
 #define WARPS 8
 #define THREADS (WARPS * RK_WARP)
@@ -60,10 +60,10 @@ __device__ __forceinline__ static void count_bytes(rk_step_report *rep, const rk
 	rep->bytes_partial += 2 * row * held;
 }
 
-/* The new token's k, v [n_kv][d] to the end of the tail. */
+/* The new token's k, v [n_kv][d] to the end of the tail, and its sketches.  Shared: rk_sketch_room per warp if sketched. */
 template<typename T>
 __device__ __forceinline__ static void tail_write(const rk_dims &m, int layer, const rk_lane_cache &c, const float *k,
-                                                  const float *v)
+                                                  const float *v, bool sketched)
 {
 	for (int i = (int)threadIdx.x; i < m.n_kv * m.d; i += (int)blockDim.x) {
 		size_t row = rk_ring_at(m, layer, i / m.d) * (size_t)c.tail.cap + (size_t)c.tail.len,
@@ -71,6 +71,13 @@ __device__ __forceinline__ static void tail_write(const rk_dims &m, int layer, c
 		rk_put((T *)c.tail.k + to, k[i]);
 		rk_put((T *)c.tail.v + to, v[i]);
 	}
+	if (!sketched)
+		return;
+	__syncthreads();
+	int warp = (int)threadIdx.x / RK_WARP;
+	char *room = (char *)rk_shared() + (size_t)warp * rk_sketch_room(m.d);
+	for (int kv = warp; kv < m.n_kv; kv += WARPS)
+		rk_sketch_key<T>(m, c.tail, layer, kv, c.tail.len, room);
 }
 
 /* Slot to write after `slot` in a ring of evict=oldest, which has the sinks in front. */
@@ -116,12 +123,12 @@ __device__ __forceinline__ static void ring_write(const rk_dims &m, int layer, c
 }
 
 /* decide: select anew or not, and then the reference query; the report; the new token enters the tail (in_step; else
- * kv_append has been there) and, on a partial step, the ring.  Reference: refreshes of src/cpu/attn_decode.c.
- * q_pre, q, compared [n_head][d], k, v [n_kv][d] f32.  One block, no shared memory.  Mean in f32 by head, cosine in f64.  Some 10 KB
+ * kv_append and sketch have been there) and, on a partial step, the ring.  Reference: refreshes of src/cpu/attn_decode.c.
+ * q_pre, q, compared [n_head][d], k, v [n_kv][d] f32.  One block; shared: see tail_write.  Mean in f32 by head, cosine in f64.  Some 10 KB
  * touched: bound by latency. */
 template<typename T>
 __global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out *out, float *compared,
-                       const float *q_pre, const float *q, const float *k, const float *v, bool in_step)
+                       const float *q_pre, const float *q, const float *k, const float *v, bool in_step, bool sketched)
 {
 	const rk_lane_cache &c = lane->c;
 	float cos = NAN;
@@ -132,7 +139,7 @@ __global__ void decide(rk_dims m, int layer, const rk_dev_lane *lane, rk_dev_out
 		out->t0 = rk_clock_ns();
 	}
 	if (in_step && c.keeps_full)
-		tail_write<T>(m, layer, c, k, v);
+		tail_write<T>(m, layer, c, k, v, sketched);
 	if (c.keeps_full && c.pol.score != RK_SCORE_NONE && c.pol.refresh == RK_REFRESH_QUERY) {
 		rk_compared(compared, m, c.pol, rk_query_post(c.pol) ? q : q_pre);
 		__syncthreads();
@@ -454,13 +461,13 @@ static void one_lane(rk_cuda *c, int layer, const rk_lane_cache *l, const float 
 
 	if (!c->n_step && !rk_cuda_ok(c, cudaMemsetAsync(out, 0, sizeof *out, c->stream), "cudaMemsetAsync"))
 		return;
-	bool in_step = c->n_step > 0;
+	bool in_step = c->n_step > 0, sketched = rk_store_sketched(&l->tail);
+	size_t room = sketched ? WARPS * rk_sketch_room(c->dims.d) : 0;
 	if (c->b.kv_bytes == 4)
-		RK_LAUNCH(decide<float>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q, k, v, in_step);
+		RK_LAUNCH(decide<float>, 1, THREADS, room, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q, k, v, in_step, sketched);
 	else
-		RK_LAUNCH(decide<uint16_t>, 1, THREADS, 0, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q, k, v, in_step);
-	if (in_step)
-		rk_cuda_sketch_new(c, layer, slot, &l->tail);
+		RK_LAUNCH(decide<uint16_t>, 1, THREADS, room, c->stream, c->dims, layer, lane, out, c->s.compared, q_pre, q, k, v, in_step,
+		          sketched);
 	attend_step(c, layer, slot, l, q, o);
 	if (l->part.acc)
 		RK_LAUNCH(accumulate, c->dims.n_kv, THREADS, WARPS * sizeof(float), c->stream, c->dims, layer, lane, out, c->s);

@@ -123,7 +123,7 @@ void rk_cuda_step_end(rk_backend *b, rk_step_report *const reports[], int64_t ns
 void rk_cuda_forget_graphs(rk_cuda *c);
 /* The slot of a lane in step->lane: its own inside a step; outside, the last one, which is filled. */
 int rk_cuda_slot(rk_cuda *c, const rk_lane_cache *lane);
-/* Is it the tail of a lane of the running step?  Then decide and what follows it append to it. */
+/* Is it the tail of a lane of the running step?  Then decide appends to it. */
 bool rk_cuda_stepping(const rk_cuda *c, const rk_store *st);
 /* The layer's churn into rep, from what the kernels counted. */
 void rk_cuda_churn(const rk_cuda *c, const rk_lane_cache *lane, const rk_dev_out *out, int layer, rk_step_report *rep);
@@ -163,8 +163,6 @@ enum rk_what {
 	RK_ATTEND_SCORES,	/* scores, max and inv_sum over the full cache, whatever was decided; no output */
 };
 void rk_cuda_attend(rk_cuda *c, int layer, int slot, const float *q, float *out, enum rk_what what, int n_pos);
-/* After decide: sketches of the new token, where its lane keeps them. */
-void rk_cuda_sketch_new(rk_cuda *c, int layer, int slot, const rk_store *tail);
 /* Query heads of a group that share a read (1, 2, 4, 8), and the grid of kernels that go through the chunks of all KV heads. */
 int rk_cuda_heads_together(int group);
 dim3 rk_cuda_chunk_grid(const rk_cuda *c, int heads);

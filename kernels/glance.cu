@@ -1,165 +1,44 @@
-/* glance.cu: low-bit sketches of the keys: making them as keys arrive, and scoring all positions by them.
+/* glance.cu: scoring all positions by the low-bit sketches of their keys, and those of a prompt's keys.
  *
- * The layout is that of src/cache/cache.h: a 32-bit word holds the same field of four elements of one key, so a thread is a
- * key and a word is one dp4a per query head and field.  Codes, scales and the query's bytes are those of src/cpu/sketch.c bit
- * for bit, and scores are integers times two factors: selections differ from the CPU's only where probabilities round apart.
+ * A 32-bit word of sketch.cuh holds four elements of one key, so a thread is a key and a word is one dp4a per query head and
+ * field.  The query's bytes are those of src/cpu/sketch.c, and scores are integers times two factors: selections differ from
+ * the CPU's only where probabilities round apart.
  */
-#include "attn.cuh"
+#include "sketch.cuh"
 
 #define WARPS 8
 #define THREADS (WARPS * RK_WARP)
 #define SKETCH_WARPS 4
-#define MAX_PART (RK_CUDA_MAX_DIM / RK_WARP)	/* elements of a vector per lane: element lane + 32 i is x[i] */
-#define EACH_BYTE 0x01010101u
 
 static_assert(THREADS == RK_CUDA_CHUNK && RK_CUDA_CHUNK % RK_SKETCH_BLOCK == 0, "a thread per position of a chunk");
 
-/* rk_sketch_at for kernels. */
-__device__ __forceinline__ static rk_sketch_rows rows_of(const rk_dims &m, const rk_store &st, int layer, int kv, int bits)
-{
-	size_t keys = (size_t)(st.cap + RK_SKETCH_BLOCK - 1) / RK_SKETCH_BLOCK * RK_SKETCH_BLOCK;
-	size_t codes = keys * (size_t)(rk_sketch_width(m.d) * bits / 8), head = (codes + keys * sizeof(uint16_t) + 63) & ~(size_t)63;
-	uint8_t *at = (uint8_t *)st.sketch[bits] + rk_ring_at(m, layer, kv) * head;
-
-	return { at, (uint16_t *)(at + codes) };
-}
-/* Word 0 of key t; its words lie RK_SKETCH_BLOCK apart. */
-__device__ __forceinline__ static uint32_t *words_of(const rk_sketch_rows &r, int t, int dim, int bits)
-{
-	uint8_t *block = r.code + (size_t)(t / RK_SKETCH_BLOCK) * (size_t)(RK_SKETCH_BLOCK * dim * bits / 8);
-
-	return (uint32_t *)block + t % RK_SKETCH_BLOCK;
-}
-
-/* A warp's vector = its orthonormal Hadamard transform.  Reference: rk_sketch_rotate, in its order. */
-__device__ __forceinline__ static void rotate(float x[MAX_PART], int dim)
-{
-	int lane = (int)threadIdx.x % RK_WARP;
-	float norm = 1 / sqrtf((float)dim);
-
-	for (int half = 1; half < RK_WARP; half *= 2)
-#pragma unroll
-		for (int i = 0; i < MAX_PART; i++)
-			if (i * RK_WARP < dim) {
-				float other = __shfl_xor_sync(RK_FULL_WARP, x[i], half);
-				x[i] = lane & half ? other - x[i] : x[i] + other;
-			}
-#pragma unroll
-	for (int k = 1; k < MAX_PART; k *= 2)
-#pragma unroll
-		for (int i = 0; i < MAX_PART; i++)
-			if (!(i & k) && (i + k) * RK_WARP < dim) {
-				float a = x[i], b = x[i + k];
-				x[i] = a + b;
-				x[i + k] = a - b;
-			}
-#pragma unroll
-	for (int i = 0; i < MAX_PART; i++)
-		x[i] *= norm;
-}
-
-__device__ __forceinline__ static float largest(const float x[MAX_PART])
-{
-	float max = 0;
-
-#pragma unroll
-	for (int i = 0; i < MAX_PART; i++)
-		max = fmaxf(max, fabsf(x[i]));
-	return rk_team_max(max);
-}
-
 /* ---- sketches ---- */
 
-/* Word v of vectors with `width` bits per element, from the bits from `shift` up of code [dim]. */
-__device__ __forceinline__ static uint32_t packed(const uint8_t *code, int v, int width, int shift)
-{
-	const uint32_t *four = (const uint32_t *)code + v * (8 / width);
-	uint32_t mask = ((1u << width) - 1) * EACH_BYTE, word = 0;
-
-	for (int f = 0; f < 8 / width; f++)
-		word |= (four[f] >> shift & mask) << (f * width);
-	return word;
-}
-
-/* Key t from its rotated elements, in x and in all [dim]; code [dim]: room.  Reference: rk_sketch_write. */
-__device__ __forceinline__ static void write_key(const rk_sketch_rows &r, int t, const float x[MAX_PART], const float *all, uint8_t *code,
-                                                 int dim, int bits)
-{
-	int lane = (int)threadIdx.x % RK_WARP, low = bits == 3 ? 2 : bits, n_word = dim * low / 32;
-	uint32_t *word = words_of(r, t, dim, bits);
-	float n_level = (float)(1 << bits), sum = 0, max = largest(x);
-
-	for (int j = 0; j < dim && bits == 2; j++)	/* in the CPU's order: every lane for itself */
-		sum += fabsf(all[j]);
-	uint16_t scale = __half_as_ushort(__float2half_rn(bits == 2 ? sum / (float)dim : max / (n_level / 2 - 0.5f)));
-	float s = rk_half_bits(scale), inv = s > 0 ? 1 / s : 0;
-#pragma unroll
-	for (int i = 0; i < MAX_PART; i++)
-		if (i * RK_WARP < dim)
-			code[lane + i * RK_WARP] = (uint8_t)fminf(fmaxf(rintf(__fmul_rn(x[i], inv) - 0.5f) + n_level / 2, 0.0f), n_level - 1);
-	__syncwarp();
-	for (int v = lane; v < n_word; v += RK_WARP)
-		word[v * RK_SKETCH_BLOCK] = packed(code, v, low, 0);
-	for (int v = lane; bits == 3 && v < dim / 32; v += RK_WARP)
-		word[(n_word + v) * RK_SKETCH_BLOCK] = packed(code, v, 1, 2);
-	if (lane == 0)
-		r.scale[t] = scale;
-	__syncwarp();
-}
-
 /* sketch: keys at .. at+n-1 of a layer, of every width that the store keeps.  Reference: rk_cpu_sketch.
- * Keys [n_kv][cap][d] f16 or f32; lane: NULL, or the lane whose tail it is: `at` is then where that tail ends.
- * grid: (n / 4, n_kv), a warp per key; shared: per warp dim floats and dim bytes.  f32.  Reads a key, writes dim bits/8 + 2
- * bytes per width: bound by latency in a step, small beside the GEMMs in a prefill. */
+ * Keys [n_kv][cap][d] f16 or f32.  grid: (n / 4, n_kv), a warp per key; shared: rk_sketch_room per warp.  f32.  Reads a key,
+ * writes dim bits/8 + 2 bytes per width: small beside the GEMMs of a prefill. */
 template<typename T>
-__global__ void sketch(rk_dims m, rk_store st, int layer, int at, const rk_dev_lane *lane, int n)
+__global__ void sketch(rk_dims m, rk_store st, int layer, int at, int n)
 {
-	int warp = (int)threadIdx.x / RK_WARP, lane_id = (int)threadIdx.x % RK_WARP, kv = (int)blockIdx.y, dim = rk_sketch_width(m.d);
-	int row = (int)blockIdx.x * SKETCH_WARPS + warp, t = (lane ? lane->c.tail.len : at) + row;
-	float *all = (float *)rk_shared() + warp * dim, x[MAX_PART];
-	uint8_t *code = (uint8_t *)((float *)rk_shared() + SKETCH_WARPS * dim) + warp * dim;
+	int warp = (int)threadIdx.x / RK_WARP, row = (int)blockIdx.x * SKETCH_WARPS + warp;
+	size_t room = rk_sketch_room(m.d);
 
-	if (row >= n)
-		return;
-	const T *key = rk_rows<T>(m, st.k, st.v, layer, kv, st.cap, 0).k + (size_t)t * (size_t)m.d;
-#pragma unroll
-	for (int i = 0; i < MAX_PART; i++)
-		x[i] = lane_id + i * RK_WARP < m.d ? rk_get(key + lane_id + i * RK_WARP) : 0;
-	rotate(x, dim);
-#pragma unroll
-	for (int i = 0; i < MAX_PART; i++)
-		if (i * RK_WARP < dim)
-			all[lane_id + i * RK_WARP] = x[i];
-	__syncwarp();
-	for (int bits = 2; bits <= RK_SKETCH_MAX_BITS; bits++)
-		if (st.sketch[bits])
-			write_key(rows_of(m, st, layer, kv, bits), t, x, all, code, dim, bits);
-}
-
-static void launch_sketch(rk_cuda *c, const rk_store *st, int layer, int at, const rk_dev_lane *lane, int n)
-{
-	int dim = rk_sketch_width(c->dims.d);
-	dim3 grid((unsigned)((n + SKETCH_WARPS - 1) / SKETCH_WARPS), (unsigned)c->dims.n_kv);
-	size_t shared = (size_t)(SKETCH_WARPS * dim) * (sizeof(float) + 1);
-
-	if (c->b.kv_bytes == 4)
-		RK_LAUNCH(sketch<float>, grid, SKETCH_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer, at, lane, n);
-	else
-		RK_LAUNCH(sketch<uint16_t>, grid, SKETCH_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer, at, lane, n);
+	if (row < n)
+		rk_sketch_key<T>(m, st, layer, (int)blockIdx.y, at + row, (char *)rk_shared() + (size_t)warp * room);
 }
 
 void rk_cuda_sketch(rk_backend *b, rk_store *st, int layer, int at, int n)
 {
 	rk_cuda *c = (rk_cuda *)b;
+	dim3 grid((unsigned)((n + SKETCH_WARPS - 1) / SKETCH_WARPS), (unsigned)c->dims.n_kv);
+	size_t shared = SKETCH_WARPS * rk_sketch_room(c->dims.d);
 
-	if (rk_cuda_alive(c) && !rk_cuda_stepping(c, st))
-		launch_sketch(c, st, layer, at, NULL, n);
-}
-
-void rk_cuda_sketch_new(rk_cuda *c, int layer, int slot, const rk_store *tail)
-{
-	if (rk_store_sketched(tail))
-		launch_sketch(c, tail, layer, 0, &c->step->lane[slot], 1);
+	if (!rk_cuda_alive(c) || rk_cuda_stepping(c, st))
+		return;
+	if (b->kv_bytes == 4)
+		RK_LAUNCH(sketch<float>, grid, SKETCH_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer, at, n);
+	else
+		RK_LAUNCH(sketch<uint16_t>, grid, SKETCH_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer, at, n);
 }
 
 /* ---- scores ---- */
@@ -184,15 +63,15 @@ template<int HB>
 __device__ __forceinline__ static void make_query(const queries<HB> &to, int h, const float *query, float scale, int d, int dim)
 {
 	int lane = (int)threadIdx.x % RK_WARP, sum = 0;
-	float x[MAX_PART];
+	float x[RK_SKETCH_PART];
 
 #pragma unroll
-	for (int i = 0; i < MAX_PART; i++)
+	for (int i = 0; i < RK_SKETCH_PART; i++)
 		x[i] = query && lane + i * RK_WARP < d ? query[lane + i * RK_WARP] * scale : 0;
-	rotate(x, dim);
-	float max = largest(x), inv = max > 0 ? 127 / max : 0;
+	rk_hadamard(x, dim);
+	float max = rk_largest(x), inv = max > 0 ? 127 / max : 0;
 #pragma unroll
-	for (int i = 0; i < MAX_PART; i++)
+	for (int i = 0; i < RK_SKETCH_PART; i++)
 		if (i * RK_WARP < dim) {
 			int v = (int)rintf(x[i] * inv), j = lane + i * RK_WARP;
 			to.x[h * dim + j] = x[i];
@@ -211,7 +90,7 @@ __device__ __forceinline__ static void make_query(const queries<HB> &to, int h, 
 template<int BITS, typename F> __device__ __forceinline__ void each_code(const uint32_t *word, int dim, F use)
 {
 	constexpr int LOW = BITS == 3 ? 2 : BITS, FIELDS = 8 / LOW;
-	constexpr uint32_t MASK = (uint32_t)((1u << LOW) - 1) * EACH_BYTE;
+	constexpr uint32_t MASK = (uint32_t)((1u << LOW) - 1) * RK_EACH_BYTE;
 	int n_word = dim * LOW / 32;
 
 #pragma unroll 4
@@ -221,7 +100,7 @@ template<int BITS, typename F> __device__ __forceinline__ void each_code(const u
 			top = word[(n_word + v / 2) * RK_SKETCH_BLOCK] >> (v % 2 * 4);
 #pragma unroll
 		for (int f = 0; f < FIELDS; f++)
-			use(v * FIELDS + f, (low >> (f * LOW) & MASK) | (top >> f & EACH_BYTE) << 2);
+			use(v * FIELDS + f, (low >> (f * LOW) & MASK) | (top >> f & RK_EACH_BYTE) << 2);
 	}
 }
 
@@ -283,9 +162,9 @@ __global__ void __launch_bounds__(THREADS) glance(rk_dims m, int layer, const rk
 		bool a = chunk < in_a;
 		int at = (a ? chunk : chunk - in_a) * RK_CUDA_CHUNK, left = (a ? in_prompt : n_pos - in_prompt) - at;
 		int n = left < RK_CUDA_CHUNK ? left : RK_CUDA_CHUNK;
-		rk_sketch_rows r = rows_of(m, a ? lane->prompt : lane->c.tail, layer, kv, BITS);
+		rk_sketch_rows r = rk_sketch_rows_of(m, a ? lane->prompt : lane->c.tail, layer, kv, BITS);
 		if (me < n)
-			score_key<HB, BITS>(p + me, to, words_of(r, at + me, dim, BITS), rk_half_bits(r.scale[at + me]), dim, exact);
+			score_key<HB, BITS>(p + me, to, rk_sketch_words_of(r, at + me, dim, BITS), rk_half_bits(r.scale[at + me]), dim, exact);
 		__syncthreads();
 		if (warp < heads) {
 			size_t part = ((size_t)kv * (size_t)s.max_chunk + (size_t)chunk) * (size_t)m.group + (size_t)(g0 + warp);
