@@ -14,6 +14,8 @@
 #define OWN (BINS / THREADS)	/* bins of a thread of pick */
 #define HIGHEST ((127 + 11) << 6)	/* exponent and first 6 bits of the fraction of 2^11 */
 
+static_assert(BINS % (4 * THREADS) == 0, "pick reads four bins at a time");
+
 __device__ __forceinline__ static int bin_of(uint32_t score)
 {
 	int bin = HIGHEST - 1 - (int)(score >> 17);
