@@ -251,6 +251,26 @@ static void test_set(void **state)
 	assert_same(&p, &before);
 }
 
+/* Said only where a fraction is to blame, and only below 16 positions. */
+static void test_remark(void **state)
+{
+	(void)state;
+	static const struct { const char *spec; int n_prompt; bool said; } cases[] = {
+		{ "refreshkv", 37, true }, { "refreshkv", 127, true }, { "refreshkv", 128, false }, { "refreshkv", 0, false },
+		{ "snapkv:k=0.5", 20, true }, { "refreshkv:k=4", 37, false }, { "vanilla", 37, false },
+	};
+	char remark[RK_REMARK_MAX];
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		rk_policy p = must_parse(cases[i].spec);
+		rk_policy_remark(&p, cases[i].n_prompt, remark);
+		assert_int_equal(remark[0] != 0, cases[i].said);
+	}
+	rk_policy p = must_parse("refreshkv");
+	rk_policy_remark(&p, 37, remark);
+	assert_string_equal(remark, "policy refreshkv keeps 4 of this first prompt's 37 tokens (k=0.125), too few for a sensible reply; a count, such "
+	                            "as k=64, does not depend on the prompt");
+}
+
 static void test_budget(void **state)
 {
 	(void)state;
@@ -444,7 +464,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_presets), cmocka_unit_test(test_preset_fields), cmocka_unit_test(test_canonical),
 		cmocka_unit_test(test_three_names), cmocka_unit_test(test_errors), cmocka_unit_test(test_set),
-		cmocka_unit_test(test_budget), cmocka_unit_test(test_files),
+		cmocka_unit_test(test_budget), cmocka_unit_test(test_remark), cmocka_unit_test(test_files),
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_longest_spec), cmocka_unit_test(test_help),
 	};
 	return cmocka_run_group_tests(tests, make_file, remove_file);

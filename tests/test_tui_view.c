@@ -13,7 +13,7 @@
 
 static void start(rk_view *v, int n_lane)
 {
-	rk_event ev = { .type = RK_EV_START, .lane = -1, .start = { .n_prompt = 100, .n_lane = n_lane, .n_layer = LAYERS, .bytes_full = 1000000,
+	rk_event ev = { .type = RK_EV_START, .lane = -1, .start = { .n_prompt = 128, .n_lane = n_lane, .n_layer = LAYERS, .bytes_full = 1000000,
 	                .bytes_partial = 125000 } };
 	char specs[400] = "";
 
@@ -265,7 +265,7 @@ static void lines_grow_as_made_at_once(void **state)
 static void replies_of_lanes_that_are_gone(void **state)
 {
 	static const char *const specs[] = { "vanilla\nsnapkv\nh2o\n", "snapkv\nh2o\n", "snapkv\nvanilla\n" };	/* one less, another one */
-	rk_event ev = { .type = RK_EV_START, .lane = -1, .start = { .n_prompt = 100, .n_layer = LAYERS } };
+	rk_event ev = { .type = RK_EV_START, .lane = -1, .start = { .n_prompt = 128, .n_layer = LAYERS } };
 	rk_view v;
 	size_t len;
 

@@ -139,8 +139,8 @@ void rk_trace_opts_close(rk_recorder *r);
 void rk_cmd_trace_remarks(FILE *f, const char *before, const char *after, const rk_trace *t, const char *path, int64_t lost);
 
 /* Follows the running command until RK_EV_IDLE.  trace (NULL: none) is fed every event.  fn may be NULL.  -1 with the
- * engine's error or fn's.  show_prefill: a progress line on stderr where that is a terminal. */
-int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, bool show_prefill, rk_event_fn fn, void *ctx, rk_err *e);
+ * engine's error or fn's.  tell: on stderr, what a policy keeps where that is next to nothing, and a line of progress on a terminal. */
+int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, bool tell, rk_event_fn fn, void *ctx, rk_err *e);
 
 /* The figures of one lane's reply on stderr, one per line: what `run` prints, from a live session or a trace. */
 void rk_cmd_print_figures(rk_record *r, int lane);

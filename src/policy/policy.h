@@ -66,6 +66,9 @@ int rk_policy_set(rk_policy *p, const char *assignments, rk_err *e);
 void rk_policy_spec(const rk_policy *p, char out[RK_SPEC_MAX]);
 /* K in tokens for a prompt of n_prompt: max(1, floor(k * n_prompt)) or k.  Fixed at the prefill. */
 int rk_policy_budget(const rk_policy *p, int n_prompt);
+/* One sentence where k is a fraction that leaves next to nothing of this prompt, else "". */
+#define RK_REMARK_MAX 280
+void rk_policy_remark(const rk_policy *p, int n_prompt, char out[RK_REMARK_MAX]);
 /* RK_EUSAGE when that K leaves nothing beside the sinks; known only with the prompt where k is a fraction. */
 int rk_policy_check_budget(const rk_policy *p, int n_prompt, rk_err *e);
 /* Does a step ever look at the full cache again? */

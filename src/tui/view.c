@@ -409,6 +409,21 @@ static bool plausible(const rk_view *v, const rk_event *ev)
 	}
 }
 
+/* Of each lane that keeps next to nothing, in front of its reply. */
+static void note_remarks(rk_view *v)
+{
+	char remark[RK_REMARK_MAX];
+	rk_policy p;
+
+	for (int i = 0; i < v->n_lane; i++) {
+		if (rk_policy_parse(&p, v->stats.lane[i].spec, NULL))
+			continue;
+		rk_policy_remark(&p, v->stats.n_prompt, remark);
+		if (remark[0])
+			rk_view_note(v, "%s", remark);
+	}
+}
+
 void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
 {
 	char spec[RK_SPEC_MAX], brief[RK_SPEC_MAX];
@@ -419,6 +434,7 @@ void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
 	if (rk_stats_add(&v->stats, ev, payload, &ignored))
 		v->out_of_memory = true;
 	switch (ev->type) {
+	case RK_EV_START: note_remarks(v); break;
 	case RK_EV_PREFILL:
 		v->phase = RK_PHASE_PREFILL;
 		v->prefill_lane = ev->lane;

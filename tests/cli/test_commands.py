@@ -102,6 +102,16 @@ def test_run_streams_what_json_says(refreshkv, tiny, text):
     assert refreshkv.ok("run", *args, "-q").stderr == b""
 
 
+def test_a_prompt_too_short_for_a_fraction_is_said_first(refreshkv, tiny):
+    args = ("-m", tiny, "-p", "Hi", "-n", "4", "--system", "")
+    says = b"too few for a sensible reply; a count, such as k=64"
+    assert refreshkv.ok("run", *args).stderr.startswith(b"refreshkv: policy refreshkv keeps ") and says in refreshkv.ok("run", *args).stderr
+    assert refreshkv.ok("run", *args, "-q").stderr == b""
+    assert says not in refreshkv.ok("run", *args, "--policy", "refreshkv:k=64").stderr
+    twice = refreshkv.ok("compare", *args, "--policy", "snapkv", "--policy", "h2o").stderr
+    assert b"policy snapkv keeps" in twice and b"policy h2o keeps" in twice
+
+
 def test_decisions_follow_the_cosines(refreshkv, tiny, text):
     d = answer(refreshkv, "-m", tiny, "-f", text, "-n", "40", "--policy", "refreshkv:qc=3,s=0.6")
     below = [[layer for i, layer, c in d["cos"] if i == step and c < 0.6] for step in range(d["steps"])]

@@ -31,6 +31,14 @@ def test_turns_and_regenerate(chat):
     assert t.text().count("second question") == 1
 
 
+def test_a_first_prompt_too_short_for_a_fraction_is_said(chat):
+    t = chat("-n", "4", "--system", "")
+    t.wait("Type a question")
+    t.send("Hi\r")
+    s = t.wait("k=64")
+    assert s.index("▸ Hi") < s.index("policy refreshkv keeps") < s.index("k=64")
+
+
 def test_names_of_tokens_are_words_when_asked_again(chat, tmp_path):
     t = chat("-n", "4", "--trace", tmp_path / "t.jsonl")
     t.wait("Type a question")
