@@ -30,7 +30,7 @@ static void topk_with_ties(void **state)
 				double *exact = calloc((size_t)n, sizeof *exact);
 				int32_t *got = bed_alloc((size_t)n * sizeof *got);
 				int *want = calloc((size_t)n, sizeof *want);
-				uint64_t *tmp = bed_alloc(3 * (size_t)k * sizeof *tmp);
+				uint64_t *tmp = bed_alloc(3 * (size_t)n * sizeof *tmp);
 				bed_integers(&seed, score, (size_t)n, range);
 				for (int t = 0; t < n; t++) {
 					score[t] = range % 3 ? fabsf(score[t]) : fabsf(score[t]) * 1e-30f;
@@ -53,7 +53,7 @@ static void topk_of_broken_scores(void **state)
 	static const float odd[] = { NAN, -NAN, INFINITY, -INFINITY, -1, 0 };
 	float score[37];
 	int32_t pos[12];
-	uint64_t tmp[36];
+	uint64_t tmp[3 * 37];
 
 	(void)state;
 	for (enum rk_isa isa = 0; isa < N_ISA; isa++)

@@ -222,6 +222,7 @@ static void check_policy_changes(void **state)
 		{ "h2o", "refreshkv", true }, { "h2o", "vanilla", true }, { "refreshkv-fixed:stride=5", "refreshkv:qc=1,s=0.7",
 		    true },
 		{ "refreshkv:s=0.8", "query=post", true }, { "refreshkv:s=0.8", "attend=selected", false },
+		{ "glance", "bits=0", true }, { "glance:s=0.9", "bits=2", false }, { "glance:k=20", "refreshkv:k=9", true },
 	};
 	for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
 		rk_policy p = aid_policy(change[i].from);

@@ -34,7 +34,7 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 	size_t d = (size_t)hp->head_dim, n_head = (size_t)hp->n_head, n_kv = (size_t)hp->n_kv_head, group = n_head / n_kv;
 	size_t dim = (size_t)rk_sketch_dim(hp), d_pad = round_up(d, 16), ld_pos = round_up((size_t)c->cfg.max_pos, 64);
 	size_t rows = (size_t)c->cfg.max_rows * n_head, at = 0;
-	size_t items = n_kv * ((size_t)c->cfg.max_pos / RK_ATTN_CHUNK + 2);	/* prompt and tail may end in a short chunk */
+	size_t items = 2 * n_kv * ((size_t)c->cfg.max_pos / RK_ATTN_CHUNK + 2);	/* prompt and tail may end in a short chunk */
 
 	s->d_pad = (int)d_pad;
 	s->ld_pos = (int)ld_pos;
@@ -42,16 +42,19 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 	s->row_max = take(base, &at, rows, sizeof(float));
 	s->row_sum = take(base, &at, rows, sizeof(float));
 	s->job = take(base, &at, n_kv + 1, sizeof(rk_attn_job));
+	s->ring_job = take(base, &at, n_kv + 1, sizeof(rk_attn_job));
 	s->q = take(base, &at, n_head * d, sizeof(float));
 	s->score = take(base, &at, n_head * ld_pos, sizeof(float));
 	s->mean = take(base, &at, n_head * ld_pos, sizeof(float));
 	s->max = take(base, &at, n_head, sizeof(float));
 	s->inv_sum = take(base, &at, n_head, sizeof(float));
+	s->log_sum = take(base, &at, n_head, sizeof(float));
 	s->part_max = take(base, &at, items * group, sizeof(float));
 	s->part_sum = take(base, &at, items * group, sizeof(float));
 	s->part_out = take(base, &at, items * group * d, sizeof(float));
 	s->full = take(base, &at, n_head * d, sizeof(float));
 	s->churn = take(base, &at, n_kv, sizeof(float));
+	s->n_done = take(base, &at, n_kv, sizeof *s->n_done);
 	s->compared = take(base, &at, n_head * d, sizeof(float));
 	s->sketch_q = take(base, &at, n_head, sizeof *s->sketch_q);
 	for (size_t h = 0; h < n_head; h++) {
@@ -67,6 +70,8 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 		t.s = take(base, &at, RK_ATTN_ROWS * RK_ATTN_BLOCK, sizeof(float));
 		t.o = take(base, &at, RK_ATTN_QUERIES * group * d_pad, sizeof(float));
 		t.p = take(base, &at, group * RK_ATTN_CHUNK, sizeof(float));
+		t.k_row = take(base, &at, RK_ATTN_CHUNK, sizeof *t.k_row);
+		t.v_row = take(base, &at, RK_ATTN_CHUNK, sizeof *t.v_row);
 		t.grouped = take(base, &at, ld_pos, sizeof(float));
 		t.pooled = take(base, &at, ld_pos, sizeof(float));
 		t.key = take(base, &at, 3 * ld_pos, sizeof(uint64_t));
@@ -162,17 +167,13 @@ static int chunks(int n)
 	return (n + RK_ATTN_CHUNK - 1) / RK_ATTN_CHUNK;
 }
 
-static void add_job(rk_cpu *c, int kv, rk_attn_span a, rk_attn_span b)
+/* Adds the job of KV head kv, which is cut into n_item chunks. */
+static void add_job(const rk_cpu *c, rk_attn_job *jobs, int kv, rk_attn_job job, int n_item)
 {
-	rk_attn_job *job = ((rk_attn_scratch *)c->attn_scratch)->job + kv;
-
-	assert(a.n + b.n >= 1 && a.n + b.n <= c->cfg.max_pos);
-	job->span[0] = a;
-	job->span[1] = b;
-	job->bits = 0;
-	if (kv == 0)
-		job->first_item = 0;
-	job[1].first_item = job->first_item + chunks(a.n) + chunks(b.n);
+	assert(job.n >= 1 && job.n <= c->cfg.max_pos);
+	job.first_item = jobs[kv].first_item;
+	jobs[kv] = job;
+	jobs[kv + 1].first_item = job.first_item + n_item;
 }
 
 int rk_attn_in_prompt(const rk_lane_cache *lane, int n_pos)
@@ -180,15 +181,28 @@ int rk_attn_in_prompt(const rk_lane_cache *lane, int n_pos)
 	return lane->keeps_full && lane->tail.pos0 < n_pos ? lane->tail.pos0 : n_pos;
 }
 
-void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos)
+/* span = the first n_pos rows of the full cache: those of the prompt, those of the tail. */
+static void full_cache(const rk_cpu *c, int layer, int kv, const rk_lane_cache *lane, int n_pos, rk_attn_span span[2])
 {
 	const rk_store *a = lane->prompt, *b = &lane->tail;
 	int n = rk_attn_in_prompt(lane, n_pos);
 
 	assert((n == 0 || n <= a->cap) && n_pos - n <= b->cap);
-	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
-		add_job(c, kv, rk_attn_rows(c, a->k, a->v, layer, kv, a->cap, n),
-		        rk_attn_rows(c, b->k, b->v, layer, kv, b->cap, n_pos - n));
+	span[0] = rk_attn_rows(c, a->k, a->v, layer, kv, a->cap, n);
+	span[1] = rk_attn_rows(c, b->k, b->v, layer, kv, b->cap, n_pos - n);
+}
+
+void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos)
+{
+	rk_attn_job *jobs = ((rk_attn_scratch *)c->attn_scratch)->job;
+	int in_prompt = rk_attn_in_prompt(lane, n_pos);
+
+	jobs[0].first_item = 0;
+	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++) {
+		rk_attn_job job = { .n = n_pos };
+		full_cache(c, layer, kv, lane, n_pos, job.span);
+		add_job(c, jobs, kv, job, chunks(in_prompt) + chunks(n_pos - in_prompt));
+	}
 }
 
 void rk_attn_plan_glance(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos)
@@ -211,18 +225,54 @@ void rk_attn_plan_glance(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_
 	}
 }
 
-void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane)
+static void plan_ring(const rk_cpu *c, rk_attn_job *jobs, int kv, int layer, const rk_lane_cache *lane, int n)
 {
 	const rk_partial *r = &lane->part;
+	rk_attn_job job = { .n = n };
 
-	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++) {
-		int n = r->count[rk_row_at(c->b.hp, layer, kv, 1)];
-		add_job(c, kv, rk_attn_rows(c, r->k, r->v, layer, kv, r->cap, n), (rk_attn_span){ 0 });
+	if (rk_attn_by_position(lane)) {
+		job.pos = r->pos + rk_row_at(c->b.hp, layer, kv, r->cap);
+		full_cache(c, layer, kv, lane, lane->n_pos, job.span);
+	} else {
+		job.span[0] = rk_attn_rows(c, r->k, r->v, layer, kv, r->cap, n);
+	}
+	add_job(c, jobs, kv, job, chunks(n));
+}
+
+void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane)
+{
+	rk_attn_job *jobs = ((rk_attn_scratch *)c->attn_scratch)->job;
+
+	jobs[0].first_item = 0;
+	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
+		plan_ring(c, jobs, kv, layer, lane, lane->part.count[rk_row_at(c->b.hp, layer, kv, 1)]);
+}
+
+void rk_attn_plan_chosen(rk_cpu *c, int layer, const rk_lane_cache *lane)
+{
+	rk_attn_scratch *s = c->attn_scratch;
+	int n = lane->budget < lane->n_pos ? lane->budget : lane->n_pos;
+
+	s->ring_job[0].first_item = s->job[c->b.hp->n_kv_head].first_item;
+	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
+		plan_ring(c, s->ring_job, kv, layer, lane, n);
+}
+
+/* The rows of n positions from t0 on that a job chose. */
+static void find_rows(const rk_cpu *c, const rk_attn_job *job, int t0, int n, const char **k, const char **v)
+{
+	size_t bytes = (size_t)c->b.hp->head_dim * c->b.kv_bytes;
+
+	for (int i = 0; i < n; i++) {
+		int pos = job->pos[t0 + i], in_prompt = job->span[0].n, late = pos >= in_prompt;
+		size_t at = (size_t)(late ? pos - in_prompt : pos) * bytes;
+		k[i] = job->span[late].k + at;
+		v[i] = job->span[late].v + at;
 	}
 }
 
 /* s [G][ld_pos] = scores of the group of KV head kv for n positions of a span from t0 on, a multiple of RK_ATTN_CHUNK. */
-static void score_rows(rk_cpu *c, int kv, const rk_attn_span *span, int bits, int t0, int n, float *score)
+static void score_span(rk_cpu *c, int kv, const rk_attn_span *span, int bits, int t0, int n, float *score)
 {
 	rk_attn_scratch *s = c->attn_scratch;
 	int d = c->b.hp->head_dim, dim = rk_sketch_dim(c->b.hp), group = c->b.hp->n_head / c->b.hp->n_kv_head;
@@ -237,115 +287,109 @@ static void score_rows(rk_cpu *c, int kv, const rk_attn_span *span, int bits, in
 		span->sketch.code + (size_t)t0 * (size_t)(dim * bits / 8), span->sketch.scale + t0, n, dim, bits);
 }
 
-struct run {
-	rk_cpu *c;
-	float *out;	/* NULL: only scores are asked for */
-	const rk_lane_cache *chosen;	/* its rings are gathered chunk by chunk; NULL: what is attended is there */
-	int layer;
-};
-
-/* Scores and sums of one chunk and, where asked for, its output. */
-static void run_chunk(void *ctx, int item, int worker)
+int rk_attn_kv_of(const rk_attn_job *jobs, int item)
 {
-	const struct run *r = ctx;
-	rk_cpu *c = r->c;
+	int kv = 0;
+
+	while (jobs[kv + 1].first_item <= item)
+		kv++;
+	return kv;
+}
+
+void rk_attn_chunk(rk_cpu *c, const rk_attn_job *jobs, int item, int worker, bool mix)
+{
 	rk_attn_scratch *s = c->attn_scratch;
 	const rk_attn_kernels *k = c->attn;
-	int d = c->b.hp->head_dim, group = c->b.hp->n_head / c->b.hp->n_kv_head, kv = 0;
+	int d = c->b.hp->head_dim, group = c->b.hp->n_head / c->b.hp->n_kv_head, kv = rk_attn_kv_of(jobs, item);
 	bool f16 = c->b.kv_bytes == 2;
-
-	while (s->job[kv + 1].first_item <= item)
-		kv++;
-	const rk_attn_job *job = &s->job[kv];
-	if (r->chosen)
-		rk_attn_gather_chunk(c, r->layer, r->chosen, kv, item - job->first_item, r->chosen->n_pos);
+	const rk_attn_job *job = &jobs[kv];
 	int chunk = item - job->first_item, before = 0;	/* positions of the spans before this one */
 	const rk_attn_span *span = &job->span[0];
-	if (chunk >= chunks(span->n)) {
-		chunk -= chunks(span->n);
-		before = span->n;
+	int in_span = job->pos ? job->n : span->n;
+	if (chunk >= chunks(in_span)) {
+		chunk -= chunks(in_span);
+		before = in_span;
 		span = &job->span[1];
+		in_span = span->n;
 	}
-	int t0 = chunk * RK_ATTN_CHUNK, n = span->n - t0 < RK_ATTN_CHUNK ? span->n - t0 : RK_ATTN_CHUNK;
+	int t0 = chunk * RK_ATTN_CHUNK, n = in_span - t0 < RK_ATTN_CHUNK ? in_span - t0 : RK_ATTN_CHUNK;
 	size_t at = (size_t)t0 * (size_t)d * c->b.kv_bytes, first = (size_t)item * (size_t)group;
 	float *score = s->score + (size_t)(kv * group) * (size_t)s->ld_pos + (size_t)(before + t0);
-	float *p = s->thread[worker].p;
+	const rk_attn_thread *t = &s->thread[worker];
+	float *p = t->p;
 
-	score_rows(c, kv, span, job->bits, t0, n, score);
+	if (job->pos) {
+		find_rows(c, job, t0, n, t->k_row, t->v_row);
+		k->score_rows(score, s->ld_pos, s->q + kv * group * d, group, t->k_row, n, d, f16);
+	} else {
+		score_span(c, kv, span, job->bits, t0, n, score);
+	}
 	for (int g = 0; g < group; g++) {
 		const float *row = score + (size_t)g * (size_t)s->ld_pos;
 		float m = k->max(row, n);
 		s->part_max[first + (size_t)g] = m;
 		s->part_sum[first + (size_t)g] = k->exp_sum(p + g * RK_ATTN_CHUNK, row, n, m);
 	}
-	if (r->out)
+	if (mix && job->pos)
+		k->mix_rows(s->part_out + first * (size_t)d, p, RK_ATTN_CHUNK, group, t->v_row, n, d, f16);
+	else if (mix)
 		k->mix(s->part_out + first * (size_t)d, p, RK_ATTN_CHUNK, group, span->v + at, n, d, f16);
 }
 
-/* Merges the chunks of one query head in order. */
-static void merge_head(rk_cpu *c, int head, float *out)
+/* Merges the chunks of query head g of a job's group, in order. */
+static void merge_head(rk_cpu *c, const rk_attn_job *job, int g, int head, float *out)
 {
 	rk_attn_scratch *s = c->attn_scratch;
-	int d = c->b.hp->head_dim, group = c->b.hp->n_head / c->b.hp->n_kv_head, kv = head / group;
-	size_t i0 = (size_t)s->job[kv].first_item, i1 = (size_t)s->job[kv + 1].first_item, g = (size_t)(head % group);
-	float m = s->part_max[i0 * (size_t)group + g], sum = 0;
+	size_t group = (size_t)(c->b.hp->n_head / c->b.hp->n_kv_head), i0 = (size_t)job[0].first_item, i1 = (size_t)job[1].first_item;
+	const float *part_max = s->part_max + g, *part_sum = s->part_sum + g;
+	int d = c->b.hp->head_dim;
+	float m = part_max[i0 * group], sum = 0;
 
 	for (size_t i = i0 + 1; i < i1; i++)
-		m = fmaxf(m, s->part_max[i * (size_t)group + g]);
+		m = part_max[i * group] > m ? part_max[i * group] : m;
 	for (size_t i = i0; i < i1; i++)
-		sum += s->part_sum[i * (size_t)group + g] * exp2f(s->part_max[i * (size_t)group + g] - m);
+		sum += part_sum[i * group] * exp2f(part_max[i * group] - m);
 	s->max[head] = m;
 	s->inv_sum[head] = 1 / sum;
+	s->log_sum[head] = log2f(sum);
 	if (!out)
 		return;
 	out += (size_t)head * (size_t)d;
 	memset(out, 0, (size_t)d * sizeof *out);
 	for (size_t i = i0; i < i1; i++) {
-		const float *part = s->part_out + (i * (size_t)group + g) * (size_t)d;
-		float w = exp2f(s->part_max[i * (size_t)group + g] - m) / sum;
+		const float *part = s->part_out + (i * group + (size_t)g) * (size_t)d;
+		float w = exp2f(part_max[i * group] - m) / sum;
 		for (int j = 0; j < d; j++)
 			out[j] += w * part[j];
 	}
 }
 
-static void run_all(struct run *r)
+void rk_attn_merge(rk_cpu *c, const rk_attn_job *jobs, int kv, float *out)
 {
-	rk_cpu *c = r->c;
-	const rk_attn_scratch *s = c->attn_scratch;
+	int group = c->b.hp->n_head / c->b.hp->n_kv_head;
 
-	rk_team_run(c->team, s->job[c->b.hp->n_kv_head].first_item, run_chunk, r);
-	for (int h = 0; h < c->b.hp->n_head; h++)	/* a few hundred additions each: not worth waking the team */
-		merge_head(c, h, r->out);
+	for (int g = 0; g < group; g++)
+		merge_head(c, &jobs[kv], g, kv * group + g, out);
+}
+
+struct run {
+	rk_cpu *c;
+	bool mix;
+};
+
+static void run_chunk(void *ctx, int item, int worker)
+{
+	const struct run *r = ctx;
+
+	rk_attn_chunk(r->c, ((rk_attn_scratch *)r->c->attn_scratch)->job, item, worker, r->mix);
 }
 
 void rk_attn_run(rk_cpu *c, float *out)
 {
-	run_all(&(struct run){ .c = c, .out = out });
-}
+	const rk_attn_scratch *s = c->attn_scratch;
+	int n_kv = c->b.hp->n_kv_head;
 
-void rk_attn_run_chosen(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out)
-{
-	run_all(&(struct run){ .c = c, .out = out, .chosen = lane, .layer = layer });
-}
-
-struct probabilities {
-	rk_cpu *c;
-	int n;
-};
-
-static void probabilities_of(void *ctx, int head, int worker)
-{
-	const struct probabilities *a = ctx;
-	rk_attn_scratch *s = a->c->attn_scratch;
-	float *row = s->score + (size_t)head * (size_t)s->ld_pos, w = s->inv_sum[head];
-
-	(void)worker;
-	a->c->attn->exp_sum(row, row, a->n, s->max[head]);
-	for (int t = 0; t < a->n; t++)
-		row[t] *= w;
-}
-
-void rk_attn_probabilities(rk_cpu *c, int n)
-{
-	rk_team_run(c->team, c->b.hp->n_head, probabilities_of, &(struct probabilities){ c, n });
+	rk_team_run(c->team, s->job[n_kv].first_item, run_chunk, &(struct run){ c, out != NULL });
+	for (int kv = 0; kv < n_kv; kv++)	/* a few hundred additions each: not worth waking the team */
+		rk_attn_merge(c, s->job, kv, out);
 }

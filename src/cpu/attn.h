@@ -36,15 +36,24 @@ typedef struct rk_attn_kernels {
 	float (*max)(const float *s, int n);
 	/* How many of s[n] have bits of at least `bits`, as unsigned numbers: the order of non-negative floats. */
 	int (*count_ge)(const float *s, int n, uint32_t bits);
-	/* p[i] = exp2(s[i] - m); returns their sum.  p may be s. */
+	/* Those themselves, in order, and their indexes; returns how many.  to, at [n], written beyond what is returned. */
+	int (*find_ge)(float *to, int32_t *at, const float *s, int n, uint32_t bits);
+	/* p[i] = exp2(s[i] - m); returns their sum. */
 	float (*exp_sum)(float *p, const float *s, int n, float m);
+	/* p[i] += exp2(s[i] - m) * w. */
+	void (*add_exp)(float *p, const float *s, int n, float m, float w);
+	/* p[i] = the largest over n_head heads of exp2(s[h][i] - m[h] - l[h]). */
+	void (*largest_exp)(float *p, const float *s, int lds, int n_head, int n, const float *m, const float *l);
 	/* s[h][t] = q[h] . k[t] for n_head queries [n_head][d] and keys [n][d]; lds: row stride of s.  Reads each key
 	 * once. */
 	void (*score)(float *s, int lds, const float *q, int n_head, const void *k, int n, int d, bool f16);
+	/* The same of keys that lie scattered, k [n] rows of d. */
+	void (*score_rows)(float *s, int lds, const float *q, int n_head, const char *const *k, int n, int d, bool f16);
 	/* The same from sketches of the keys. */
 	rk_sketch_score_fn *sketch;
 	/* o[h] = sum over t of p[h][t] v[t]; o [n_head][d], values [n][d]; ldp: row stride of p. */
 	void (*mix)(float *o, const float *p, int ldp, int n_head, const void *v, int n, int d, bool f16);
+	void (*mix_rows)(float *o, const float *p, int ldp, int n_head, const char *const *v, int n, int d, bool f16);
 } rk_attn_kernels;
 
 extern const rk_attn_kernels rk_attn_scalar, rk_attn_avx2, rk_attn_avx512;
@@ -60,9 +69,11 @@ typedef struct rk_attn_span {
 	int n;
 } rk_attn_span;
 
-/* What one KV head attends in a decode step: prompt and tail, or its ring. */
+/* What one KV head attends in a decode step: prompt and tail, a choice of their rows, or its ring. */
 typedef struct rk_attn_job {
 	rk_attn_span span[2];
+	const int32_t *pos;	/* the positions attended of the two spans, in this order; NULL: all */
+	int n;			/* positions attended */
 	int bits;		/* of the sketches that are scored; 0: the keys */
 	int first_item;		/* chunks before this job's */
 } rk_attn_job;
@@ -74,9 +85,10 @@ typedef struct rk_attn_thread {
 	float *s;	/* [RK_ATTN_ROWS][RK_ATTN_BLOCK] */
 	float *o;	/* [RK_ATTN_QUERIES * G][d_pad] */
 	float *p;	/* [G][RK_ATTN_CHUNK] */
+	const char **k_row, **v_row;	/* [RK_ATTN_CHUNK] */
 	float *grouped;	/* [ld_pos] */
 	float *pooled;	/* [ld_pos] */
-	uint64_t *key;	/* [3][ld_pos] top-K candidates */
+	uint64_t *key;	/* [3][ld_pos] of a top-K */
 	int32_t *pos;	/* [ld_pos] a selection */
 	uint64_t *seen;	/* [ld_pos / 64] set of positions, empty between uses */
 } rk_attn_thread;
@@ -88,15 +100,17 @@ typedef struct rk_attn_scratch {
 	float *q_rows;		/* [n_kv_head][max_rows * G][d_pad] scaled queries */
 	float *row_max, *row_sum;	/* [n_kv_head][max_rows * G] */
 	/* decode and selection, one lane at a time */
-	rk_attn_job *job;	/* [n_kv_head] */
+	rk_attn_job *job;	/* [n_kv_head], and one more whose first item ends the last */
+	rk_attn_job *ring_job;	/* the same for rings that are chosen while `job` runs; its items follow those of `job` */
 	float *q;		/* [n_head][head_dim] scaled queries */
 	rk_sketch_query *sketch_q;	/* [n_head] the same for sketches */
 	float *score;		/* [n_head][ld_pos] of what was last attended */
 	float *mean;		/* [n_head][ld_pos] probabilities summed over the window of a first selection */
-	float *max, *inv_sum;	/* [n_head] of `score` */
+	float *max, *inv_sum, *log_sum;	/* [n_head] of `score`; log_sum: log2 of the sum */
 	float *part_max, *part_sum;	/* [items][G] */
 	float *part_out;	/* [items][G][head_dim]; an item is a chunk of a job */
 	float *churn;		/* [n_kv_head] */
+	_Atomic int *n_done;	/* [n_kv_head] pieces of a refresh that are done */
 	float *full;		/* [n_head][head_dim] attention over everything, while that of the selection is taken */
 	float *compared;	/* [n_head][head_dim] */
 	rk_attn_thread *thread;	/* [n_thread] */
@@ -113,31 +127,41 @@ rk_attn_span rk_attn_rows(const rk_cpu *c, const void *k, const void *v, int lay
 int rk_attn_in_prompt(const rk_lane_cache *lane, int n_pos);
 /* s->q = the queries [n_head][head_dim] scaled. */
 void rk_attn_scale_queries(rk_cpu *c, const float *q);
+/* Is what the ring of a lane holds read from the full cache, where it lies?  Then the ring is a list of positions alone.  So it
+ * is with sketches: half of the steps choose anew, and a copy would be written about as often as it is read. */
+static inline bool rk_attn_by_position(const rk_lane_cache *lane)
+{
+	return lane->pol.bits != 0;
+}
 /* Jobs over the first n_pos positions of the full cache / over all used slots of the rings. */
 void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos);
 /* Jobs that only score, over the sketches of the full cache; queries must have been scaled. */
 void rk_attn_plan_glance(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos);
 void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane);
-/* Attends rings that were chosen and not yet gathered, after their plan: each chunk is gathered, and read while it is in the cache. */
-void rk_attn_run_chosen(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out);
-/* Scores of the jobs (score, max, inv_sum) and, unless out is NULL, the attention output [n_head][head_dim]. */
+/* s->ring_job: over the slots that the rings will have when they are chosen from the whole of the full cache. */
+void rk_attn_plan_chosen(rk_cpu *c, int layer, const rk_lane_cache *lane);
+/* The KV head that an item belongs to. */
+int rk_attn_kv_of(const rk_attn_job *jobs, int item);
+/* Scores and sums of one chunk and, with mix, its output. */
+void rk_attn_chunk(rk_cpu *c, const rk_attn_job *jobs, int item, int worker, bool mix);
+/* Merges a KV head's chunks, which are done: max, inv_sum, log_sum and, unless out [n_head][head_dim] is NULL, its rows of out. */
+void rk_attn_merge(rk_cpu *c, const rk_attn_job *jobs, int kv, float *out);
+/* Runs s->job: scores, what rk_attn_merge gives and, unless out is NULL, the attention output [n_head][head_dim]. */
 void rk_attn_run(rk_cpu *c, float *out);
-/* Turns the scores of all heads' n positions into probabilities, in place. */
-void rk_attn_probabilities(rk_cpu *c, int n);
 /* out [rk_query_len] = what p compares of one token's queries [n_head][head_dim] before and after RoPE. */
 void rk_attn_compared(const rk_hparams *hp, const rk_policy *p, float *out, const float *q_pre, const float *q);
 /* The layer's row of lane->q_ref. */
 float *rk_attn_reference(const rk_hparams *hp, int layer, const rk_lane_cache *lane);
 
 /* The k <= n highest of score[n] (all >= 0; of equals the lower position wins) as positions in ascending order of
- * score, of equals the higher position first: the order in which a ring gives them up.  tmp: [3][k]. */
+ * score, of equals the higher position first: the order in which a ring gives them up.  tmp: [3][n]. */
 void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k, int32_t *pos, uint64_t *tmp);
-/* One score per position of a KV head from the probabilities of its heads, prob [G][ld_pos]: in out [n] or in prob. */
-const float *rk_attn_group(const rk_cpu *c, const rk_policy *pol, const float *prob, int n, float *out);
-/* Chooses what the ring of one KV head holds of the first n_pos positions of the full cache.  prob: for RK_SCORE_ATTENTION the
- * probabilities of the group's heads [G][ld_pos], for RK_SCORE_ACCUMULATED their sums [n_pos], else not read.
+/* out [n] = the probabilities of the heads of a KV head, as one figure per position, from their last scores. */
+void rk_attn_group(const rk_cpu *c, const rk_policy *pol, int kv, int n, float *out);
+/* Chooses what the ring of one KV head holds of the first n_pos positions of the full cache.  score [n_pos]: for
+ * RK_SCORE_ATTENTION probabilities, for RK_SCORE_ACCUMULATED their sums, else not read.
  * Returns the share of the new entries that the ring did not hold before. */
-float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *prob, int n_pos);
+float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *score, int n_pos);
 /* Copies the keys and values of what was chosen into a ring, RK_ATTN_CHUNK of its slots (counted from 0): all of them, or
  * those that an attention over the ring is about to read. */
 void rk_attn_gather_chunk(const rk_cpu *c, int layer, const rk_lane_cache *lane, int kv, int chunk, int n_pos);

@@ -116,18 +116,55 @@ INLINE float max_lanes(__m256 m)
 	return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
+/* All bits set in those lanes of s that reach the limit as unsigned numbers, of n lanes, clipped to 8. */
+INLINE __m256i reach(const float *s, int n, __m256i limit)
+{
+	__m256i u = _mm256_castps_si256(load_row(s, 0, n, false)), ge = _mm256_cmpeq_epi32(_mm256_max_epu32(u, limit), u);
+
+	return n < 8 ? _mm256_and_si256(ge, mask_of(n)) : ge;
+}
+
 static int count_ge(const float *s, int n, uint32_t bits)
 {
-	__m256i limit = _mm256_set1_epi32((int)bits), count = _mm256_setzero_si256();
+	__m256i limit = _mm256_set1_epi32((int)bits), count[4] = { 0 };
+	int i = 0;
 
-	for (int i = 0; i < n; i += 8) {
-		__m256i u = _mm256_castps_si256(load_row(s, (size_t)i, n - i, false));
-		__m256i ge = _mm256_cmpeq_epi32(_mm256_max_epu32(u, limit), u);
-		count = _mm256_sub_epi32(count, _mm256_and_si256(ge, mask_of(n - i)));
-	}
-	__m128i x = _mm_add_epi32(_mm256_castsi256_si128(count), _mm256_extracti128_si256(count, 1));
+	for (; i + 32 <= n; i += 32)
+		for (int j = 0; j < 4; j++)
+			count[j] = _mm256_sub_epi32(count[j], reach(s + i + 8 * j, 8, limit));
+	for (; i < n; i += 8)
+		count[0] = _mm256_sub_epi32(count[0], reach(s + i, n - i, limit));
+	__m256i sum = _mm256_add_epi32(_mm256_add_epi32(count[0], count[1]), _mm256_add_epi32(count[2], count[3]));
+	__m128i x = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
 	x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
 	return _mm_cvtsi128_si32(x) + _mm_extract_epi32(x, 1);
+}
+
+static int find_ge(float *to, int32_t *at, const float *s, int n, uint32_t bits)
+{
+	static const uint8_t front[16][4] = {	/* by mask: the lanes that are in it, moved to the front */
+		{ 0 }, { 0 }, { 1 }, { 0, 1 }, { 2 }, { 0, 2 }, { 1, 2 }, { 0, 1, 2 },
+		{ 3 }, { 0, 3 }, { 1, 3 }, { 0, 1, 3 }, { 2, 3 }, { 0, 2, 3 }, { 1, 2, 3 }, { 0, 1, 2, 3 },
+	};
+	const __m128i limit = _mm_set1_epi32((int)bits);
+	int found = 0, i = 0;
+
+	for (; i + 4 <= n; i += 4) {
+		__m128i u = _mm_loadu_si128((const __m128i *)(s + i)), ge = _mm_cmpeq_epi32(_mm_max_epu32(u, limit), u);
+		unsigned mask = (unsigned)_mm_movemask_ps(_mm_castsi128_ps(ge));
+		__m128i lanes = _mm_cvtepu8_epi32(_mm_loadu_si32(front[mask]));
+		_mm_storeu_ps(to + found, _mm_permutevar_ps(_mm_castsi128_ps(u), lanes));
+		_mm_storeu_si128((__m128i *)(at + found), _mm_add_epi32(lanes, _mm_set1_epi32(i)));
+		found += __builtin_popcount(mask);
+	}
+	for (; i < n; i++) {
+		uint32_t u;
+		memcpy(&u, s + i, sizeof u);
+		to[found] = s[i];
+		at[found] = i;
+		found += u >= bits;
+	}
+	return found;
 }
 
 /* 2^x for x <= 0: 2^round(x) times a minimax polynomial of the rest (degree 6, relative error 2e-9, exactly 1 at
@@ -159,5 +196,6 @@ INLINE __m128 sums_of_4(const __m256 a[4])
 
 const rk_attn_kernels rk_attn_avx2 = {
 	.load_kt = rk_attn_avx2_load_kt, .load_v = load_v, .gemm = gemm, .max = max, .count_ge = count_ge,
-	.exp_sum = exp_sum, .score = score, .sketch = rk_sketch_score_avx2, .mix = mix,
+	.find_ge = find_ge, .exp_sum = exp_sum, .add_exp = add_exp, .largest_exp = largest_exp, .score = score, .score_rows = score_rows,
+	.sketch = rk_sketch_score_avx2, .mix = mix, .mix_rows = mix_rows,
 };

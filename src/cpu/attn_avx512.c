@@ -69,6 +69,24 @@ static int count_ge(const float *s, int n, uint32_t bits)
 	return count;
 }
 
+static int find_ge(float *to, int32_t *at, const float *s, int n, uint32_t bits)
+{
+	static const int32_t lane[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+	const __m512i limit = _mm512_set1_epi32((int)bits), lanes = _mm512_loadu_si512(lane);
+	int found = 0;
+
+	for (int i = 0; i < n; i += 16) {
+		__mmask16 in = mask_of(n - i);
+		__m512i u = _mm512_maskz_loadu_epi32(in, s + i);
+		__mmask16 ge = _mm512_mask_cmpge_epu32_mask(in, u, limit);
+		__m512i index = _mm512_add_epi32(lanes, _mm512_set1_epi32(i));	/* compressing into memory is slow on Zen 4 */
+		_mm512_mask_storeu_ps(to + found, in, _mm512_castsi512_ps(_mm512_maskz_compress_epi32(ge, u)));
+		_mm512_mask_storeu_ps(at + found, in, _mm512_castsi512_ps(_mm512_maskz_compress_epi32(ge, index)));
+		found += __builtin_popcount(ge);
+	}
+	return found;
+}
+
 /* 2^x for x <= 0: 2^round(x) times a minimax polynomial of the rest (degree 6, relative error 2e-9, exactly 1 at
  * 0). */
 INLINE __m512 exp2_vec(__m512 x)
@@ -103,5 +121,6 @@ INLINE __m128 sums_of_4(const __m512 a[4])
 
 const rk_attn_kernels rk_attn_avx512 = {
 	.load_kt = rk_attn_avx2_load_kt, .load_v = load_v, .gemm = gemm, .max = max, .count_ge = count_ge,
-	.exp_sum = exp_sum, .score = score, .sketch = rk_sketch_score_avx512, .mix = mix,
+	.find_ge = find_ge, .exp_sum = exp_sum, .add_exp = add_exp, .largest_exp = largest_exp, .score = score, .score_rows = score_rows,
+	.sketch = rk_sketch_score_avx512, .mix = mix, .mix_rows = mix_rows,
 };

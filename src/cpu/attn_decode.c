@@ -6,8 +6,12 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include "cpu/cpu.h"
+
+#define SPIN 4000	/* looks before a thread that waits lets others run: some 50 us */
 
 static double cosine(const float *a, const float *b, int n)
 {
@@ -63,7 +67,9 @@ static void ring_write(rk_cpu *c, int layer, rk_lane_cache *lane, const float *k
 	for (int kv = 0; kv < hp->n_kv_head; kv++, k += d, v += d) {
 		size_t ring = rk_row_at(hp, layer, kv, 1), slot = rk_row_at(hp, layer, kv, r->cap) + (size_t)r->next[ring];
 		assert(r->next[ring] < r->cap);
-		if (c->b.kv_bytes == sizeof(rk_half)) {
+		if (rk_attn_by_position(lane)) {
+			;	/* the tail has it */
+		} else if (c->b.kv_bytes == sizeof(rk_half)) {
 			c->lin->to_half((rk_half *)r->k + slot * d, k, hp->head_dim);
 			c->lin->to_half((rk_half *)r->v + slot * d, v, hp->head_dim);
 		} else {
@@ -101,8 +107,8 @@ static void ring_advance(rk_cpu *c, int layer, rk_lane_cache *lane, int kv)
 	int n = r->count[ring], over = n > lane->budget;
 
 	if (r->acc) {
-		const float *p = s->score + (size_t)(kv * (c->b.hp->n_head / c->b.hp->n_kv_head)) * (size_t)s->ld_pos;
-		const float *sum = rk_attn_group(c, &lane->pol, p, n, s->thread[0].grouped);
+		float *sum = s->thread[0].grouped;
+		rk_attn_group(c, &lane->pol, kv, n, sum);
 		for (int i = 0; i < n; i++)
 			r->acc[base + (size_t)i] += sum[i];
 	}
@@ -131,19 +137,20 @@ static float *rest_of(const rk_cpu *c, int layer, const rk_lane_cache *lane, int
 	return lane->rest + (size_t)(layer * c->b.hp->n_head + head) * (size_t)(c->b.hp->head_dim + 1);
 }
 
-/* The share of each head of a KV head, prob [G][ld_pos], that its ring does not hold. */
-static void weigh_rest(rk_cpu *c, int layer, const rk_lane_cache *lane, int kv, const float *prob)
+/* The share of each head's last scores of a KV head that its ring does not hold. */
+static void weigh_rest(rk_cpu *c, rk_attn_thread *t, int layer, const rk_lane_cache *lane, int kv)
 {
 	const rk_attn_scratch *s = c->attn_scratch;
 	const rk_partial *r = &lane->part;
 	const int32_t *pos = r->pos + rk_row_at(c->b.hp, layer, kv, r->cap);
 	int group = c->b.hp->n_head / c->b.hp->n_kv_head, n = r->count[rk_row_at(c->b.hp, layer, kv, 1)];
 
-	for (int g = 0; g < group; g++, prob += s->ld_pos) {
-		float held = 0;
+	for (int h = kv * group; h < (kv + 1) * group; h++) {
+		const float *score = s->score + (size_t)h * (size_t)s->ld_pos;
 		for (int i = 0; i < n; i++)
-			held += prob[pos[i]];
-		rest_of(c, layer, lane, kv * group + g)[c->b.hp->head_dim] = fmaxf(0, 1 - held);
+			t->pooled[i] = score[pos[i]];
+		float held = c->attn->exp_sum(t->pooled, t->pooled, n, s->max[h]) * s->inv_sum[h];
+		rest_of(c, layer, lane, h)[c->b.hp->head_dim] = fmaxf(0, 1 - held);
 	}
 }
 
@@ -170,37 +177,83 @@ static void add_rest(rk_cpu *c, int layer, const rk_lane_cache *lane, float *out
 	}
 }
 
-struct refill {
+/* ---- a refresh, in one region of the team ---- */
+
+struct refresh {
 	rk_cpu *c;
 	int layer;
 	rk_lane_cache *lane;
+	float *all;	/* attention over everything; NULL: it is only scored */
+	bool attend;	/* what is chosen is attended at once */
 };
 
-static void choose_head(void *ctx, int kv, int worker)
+/* Waits for n pieces of a KV head.  They have lower numbers than the piece that waits, so somebody is at them. */
+static void wait_for(_Atomic int *n_done, int n)
 {
-	const struct refill *r = ctx;
-	rk_attn_scratch *s = r->c->attn_scratch;
-	const rk_hparams *hp = r->c->b.hp;
-	const float *prob = s->score + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
-
-	s->churn[kv] = rk_attn_choose(r->c, &s->thread[worker], r->layer, r->lane, kv, prob, r->lane->n_pos);
-	if (r->lane->pol.tail)
-		weigh_rest(r->c, r->layer, r->lane, kv, prob);
+	for (int spin = 1; atomic_load_explicit(n_done, memory_order_acquire) < n; spin++) {	/* acquire: what they wrote */
+		__builtin_ia32_pause();
+		if (spin % SPIN == 0)
+			sched_yield();
+	}
 }
 
-/* Chooses anew what all rings of the layer hold, which is yet to be gathered; returns the share replaced, mean over KV heads. */
-static float refill(rk_cpu *c, int layer, rk_lane_cache *lane)
+/* One KV head chooses anew what its ring holds, which is yet to be gathered. */
+static void choose(const struct refresh *r, int kv, int worker)
 {
+	rk_attn_scratch *s = r->c->attn_scratch;
+	rk_attn_thread *t = &s->thread[worker];
+
+	rk_attn_merge(r->c, s->job, kv, r->all);
+	rk_attn_group(r->c, &r->lane->pol, kv, r->lane->n_pos, t->grouped);
+	s->churn[kv] = rk_attn_choose(r->c, t, r->layer, r->lane, kv, t->grouped, r->lane->n_pos);
+	if (r->lane->pol.tail)
+		weigh_rest(r->c, t, r->layer, r->lane, kv);
+}
+
+/* Pieces: the chunks of all KV heads, then the choices, then the chunks of what was chosen.  Each waits for those of its own KV
+ * head only: few heads would leave threads idle if all had to have chosen first. */
+static void refresh_piece(void *ctx, int piece, int worker)
+{
+	const struct refresh *r = ctx;
+	rk_cpu *c = r->c;
+	rk_attn_scratch *s = c->attn_scratch;
+	int n_kv = c->b.hp->n_kv_head, n_item = s->job[n_kv].first_item, kv;
+
+	if (piece < n_item) {
+		kv = rk_attn_kv_of(s->job, piece);
+		rk_attn_chunk(c, s->job, piece, worker, r->all != NULL);
+	} else if (piece < n_item + n_kv) {
+		kv = piece - n_item;
+		wait_for(&s->n_done[kv], s->job[kv + 1].first_item - s->job[kv].first_item);
+		choose(r, kv, worker);
+	} else {
+		int item = piece - n_kv;
+		kv = rk_attn_kv_of(s->ring_job, item);
+		wait_for(&s->n_done[kv], s->job[kv + 1].first_item - s->job[kv].first_item + 1);
+		if (!rk_attn_by_position(r->lane))
+			rk_attn_gather_chunk(c, r->layer, r->lane, kv, item - s->ring_job[kv].first_item, r->lane->n_pos);
+		if (r->attend)
+			rk_attn_chunk(c, s->ring_job, item, worker, true);
+	}
+	/* release: what the piece wrote, for those that wait */
+	atomic_fetch_add_explicit(&s->n_done[kv], 1, memory_order_release);
+}
+
+/* After s->job was planned.  Returns the share of the rings that was replaced, mean over KV heads. */
+static float run_refresh(struct refresh *r)
+{
+	rk_cpu *c = r->c;
 	const rk_attn_scratch *s = c->attn_scratch;
-	const rk_hparams *hp = c->b.hp;
-	struct refill r = { c, layer, lane };
+	int n_kv = c->b.hp->n_kv_head;
 	float sum = 0;
 
-	rk_attn_probabilities(c, lane->n_pos);
-	rk_team_run(c->team, hp->n_kv_head, choose_head, &r);
-	for (int kv = 0; kv < hp->n_kv_head; kv++)
+	rk_attn_plan_chosen(c, r->layer, r->lane);
+	for (int kv = 0; kv < n_kv; kv++)
+		atomic_store_explicit(&s->n_done[kv], 0, memory_order_relaxed);	/* the team publishes it */
+	rk_team_run(c->team, s->ring_job[n_kv].first_item + n_kv, refresh_piece, r);
+	for (int kv = 0; kv < n_kv; kv++)
 		sum += s->churn[kv];
-	return sum / (float)hp->n_kv_head;
+	return sum / (float)n_kv;
 }
 
 /* Bytes of n positions of one KV head, keys alone or keys and values. */
@@ -209,14 +262,8 @@ static int64_t bytes_of(const rk_cpu *c, int64_t n, int arrays)
 	return n * arrays * c->b.hp->head_dim * (int64_t)c->b.kv_bytes;
 }
 
-/* chosen: the rings have been chosen, and are yet to be gathered. */
-static void attend_ring(rk_cpu *c, int layer, const rk_lane_cache *lane, bool chosen, float *out, rk_step_report *rep)
+static void count_ring_bytes(const rk_cpu *c, int layer, const rk_lane_cache *lane, rk_step_report *rep)
 {
-	rk_attn_plan_ring(c, layer, lane);
-	if (chosen)
-		rk_attn_run_chosen(c, layer, lane, out);
-	else
-		rk_attn_run(c, out);
 	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
 		rep->bytes_partial += bytes_of(c, lane->part.count[rk_row_at(c->b.hp, layer, kv, 1)], 2);
 }
@@ -227,35 +274,35 @@ static void refresh_step(rk_cpu *c, int layer, rk_lane_cache *lane, float *out, 
 	const rk_attn_scratch *s = c->attn_scratch;
 	const rk_hparams *hp = c->b.hp;
 	const rk_policy *p = &lane->pol;
-	size_t out_bytes = (size_t)(hp->n_head * hp->head_dim) * sizeof *out;
 	int64_t keys = (int64_t)lane->n_pos * hp->n_kv_head;
 	bool renew = renews(lane), selected = p->score != RK_SCORE_NONE && p->attend == RK_ATTEND_SELECTED && !renew;
+	struct refresh r = { c, layer, lane, selected ? NULL : renew ? s->full : out, selected || renew };
 
 	if (p->bits && !renew)
 		rk_attn_plan_glance(c, layer, lane, lane->n_pos);
 	else
 		rk_attn_plan_full(c, layer, lane, lane->n_pos);
-	rk_attn_run(c, selected ? NULL : out);
 	if (!selected)
 		rep->bytes_full += bytes_of(c, keys, 2);
 	else
 		rep->bytes_score += p->bits ? keys * (int64_t)rk_sketch_key_bytes(hp, p->bits) : bytes_of(c, keys, 1);
-	if (p->score == RK_SCORE_NONE)
+	if (p->score == RK_SCORE_NONE) {
+		rk_attn_run(c, out);
 		return;
-	rep->churn[layer] = refill(c, layer, lane);
+	}
+	rep->churn[layer] = run_refresh(&r);
 	if (p->refresh == RK_REFRESH_QUERY)
 		memcpy(rk_attn_reference(hp, layer, lane), s->compared, (size_t)rk_query_len(hp, p) * sizeof *s->compared);
+	if (!r.attend)
+		return;
+	for (int kv = 0; kv < hp->n_kv_head; kv++)
+		rk_attn_merge(c, s->ring_job, kv, out);
+	count_ring_bytes(c, layer, lane, rep);
 	if (renew) {
-		memcpy(s->full, out, out_bytes);
-		attend_ring(c, layer, lane, true, out, rep);
 		renew_rest(c, layer, lane, s->full, out);
-		memcpy(out, s->full, out_bytes);
-	} else if (selected) {
-		attend_ring(c, layer, lane, true, out, rep);
-		if (p->tail)
-			add_rest(c, layer, lane, out);
-	} else {
-		rk_attn_gather(c, layer, lane, lane->n_pos);
+		memcpy(out, s->full, (size_t)(hp->n_head * hp->head_dim) * sizeof *out);
+	} else if (p->tail) {
+		add_rest(c, layer, lane, out);
 	}
 }
 
@@ -263,11 +310,11 @@ static void partial_step(rk_cpu *c, int layer, rk_lane_cache *lane, const float 
                          rk_step_report *rep)
 {
 	ring_write(c, layer, lane, k, v);
-	attend_ring(c, layer, lane, false, out, rep);
+	rk_attn_plan_ring(c, layer, lane);
+	rk_attn_run(c, out);
+	count_ring_bytes(c, layer, lane, rep);
 	if (lane->pol.tail)
 		add_rest(c, layer, lane, out);
-	if (lane->part.acc)	/* all rings of such a lane are of one length */
-		rk_attn_probabilities(c, lane->part.count[rk_row_at(c->b.hp, layer, 0, 1)]);
 	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++)
 		ring_advance(c, layer, lane, kv);
 }

@@ -60,43 +60,100 @@ static int count_ge(const float *s, int n, uint32_t bits)
 	return count;
 }
 
+static int find_ge(float *to, int32_t *at, const float *s, int n, uint32_t bits)
+{
+	int found = 0;
+
+	for (int i = 0; i < n; i++) {
+		uint32_t u;
+		memcpy(&u, s + i, sizeof u);
+		if (u >= bits) {
+			to[found] = s[i];
+			at[found++] = i;
+		}
+	}
+	return found;
+}
+
+static float exp2_or_0(float x)
+{
+	return x < RK_ATTN_MIN_EXP2 ? 0 : exp2f(x);
+}
+
 static float exp_sum(float *p, const float *s, int n, float m)
 {
 	float sum = 0;
 
-	for (int i = 0; i < n; i++) {
-		float x = s[i] - m;
-		p[i] = x < RK_ATTN_MIN_EXP2 ? 0 : exp2f(x);
-		sum += p[i];
-	}
+	for (int i = 0; i < n; i++)
+		sum += p[i] = exp2_or_0(s[i] - m);
 	return sum;
+}
+
+static void add_exp(float *p, const float *s, int n, float m, float w)
+{
+	for (int i = 0; i < n; i++)
+		p[i] += exp2_or_0(s[i] - m) * w;
+}
+
+static void largest_exp(float *p, const float *s, int lds, int n_head, int n, const float *m, const float *l)
+{
+	for (int i = 0; i < n; i++) {
+		float x = s[i] - m[0] - l[0];
+		for (int h = 1; h < n_head; h++)
+			x = fmaxf(x, s[(size_t)h * (size_t)lds + (size_t)i] - m[h] - l[h]);
+		p[i] = exp2_or_0(x);
+	}
+}
+
+static void score_key(float *s, int lds, const float *q, int n_head, const void *k, int d, bool f16)
+{
+	for (int h = 0; h < n_head; h++) {
+		float sum = 0;
+		for (int j = 0; j < d; j++)
+			sum += q[h * d + j] * element(k, (size_t)j, f16);
+		s[(size_t)h * (size_t)lds] = sum;
+	}
 }
 
 static void score(float *s, int lds, const float *q, int n_head, const void *k, int n, int d, bool f16)
 {
 	for (int t = 0; t < n; t++)
-		for (int h = 0; h < n_head; h++) {
-			float sum = 0;
-			for (int j = 0; j < d; j++)
-				sum += q[h * d + j] * element(k, (size_t)t * (size_t)d + (size_t)j, f16);
-			s[(size_t)h * (size_t)lds + (size_t)t] = sum;
-		}
+		score_key(s + t, lds, q, n_head, (const char *)k + (size_t)(t * d) * (f16 ? 2 : 4), d, f16);
+}
+
+static void score_rows(float *s, int lds, const float *q, int n_head, const char *const *k, int n, int d, bool f16)
+{
+	for (int t = 0; t < n; t++)
+		score_key(s + t, lds, q, n_head, k[t], d, f16);
+}
+
+static void add_value(float *o, const float *p, int ldp, int n_head, const void *v, int d, bool f16)
+{
+	for (int j = 0; j < d; j++) {
+		float x = element(v, (size_t)j, f16);
+		for (int h = 0; h < n_head; h++)
+			o[h * d + j] += p[(size_t)h * (size_t)ldp] * x;
+	}
 }
 
 static void mix(float *o, const float *p, int ldp, int n_head, const void *v, int n, int d, bool f16)
 {
 	memset(o, 0, (size_t)n_head * (size_t)d * sizeof *o);
 	for (int t = 0; t < n; t++)
-		for (int j = 0; j < d; j++) {
-			float x = element(v, (size_t)t * (size_t)d + (size_t)j, f16);
-			for (int h = 0; h < n_head; h++)
-				o[h * d + j] += p[(size_t)h * (size_t)ldp + (size_t)t] * x;
-		}
+		add_value(o, p + t, ldp, n_head, (const char *)v + (size_t)(t * d) * (f16 ? 2 : 4), d, f16);
+}
+
+static void mix_rows(float *o, const float *p, int ldp, int n_head, const char *const *v, int n, int d, bool f16)
+{
+	memset(o, 0, (size_t)n_head * (size_t)d * sizeof *o);
+	for (int t = 0; t < n; t++)
+		add_value(o, p + t, ldp, n_head, v[t], d, f16);
 }
 
 const rk_attn_kernels rk_attn_scalar = {
 	.load_kt = load_kt, .load_v = load_v, .gemm = gemm, .max = max, .count_ge = count_ge,
-	.exp_sum = exp_sum, .score = score, .sketch = rk_sketch_score_scalar, .mix = mix,
+	.find_ge = find_ge,	.exp_sum = exp_sum, .add_exp = add_exp, .largest_exp = largest_exp,
+	.score = score, .score_rows = score_rows, .sketch = rk_sketch_score_scalar, .mix = mix, .mix_rows = mix_rows,
 };
 
 const rk_attn_kernels *rk_attn_kernels_for(int isa)

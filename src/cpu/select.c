@@ -8,7 +8,7 @@
 #include <string.h>
 #include "cpu/cpu.h"
 
-#define SORT_BITS 8
+#define DIGIT 9	/* bits that a pass of the sort goes by */
 #define AHEAD 16	/* rows in flight while gathering */
 
 static uint32_t bits_of(float x)
@@ -37,35 +37,42 @@ static void raise_limit(struct limit *l, const rk_attn_kernels *kern, const floa
 	}
 }
 
-/* Sorts key[n] by its upper 32 bits, ascending and stable; tmp [n]. */
-static void sort_by_score(uint64_t *key, uint64_t *tmp, int n)
+/* Sorts key[n] by its upper 32 bits, ascending and stable; tmp [n].  Returns the one of the two in which they are then. */
+static const uint64_t *sort_by_score(uint64_t *key, uint64_t *tmp, int n)
 {
-	uint64_t *src = key, *dst = tmp;
+	int32_t at[(32 + DIGIT - 1) / DIGIT][1 << DIGIT];
+	uint64_t any = 0;
+	int n_pass = 0;
 
-	for (int shift = 32; shift < 64; shift += SORT_BITS) {
-		int32_t at[1 << SORT_BITS] = { 0 }, sum = 0;
-		for (int i = 0; i < n; i++)
-			at[src[i] >> shift & ((1 << SORT_BITS) - 1)]++;
-		for (int i = 0; i < 1 << SORT_BITS; i++) {
-			int32_t here = at[i];
-			at[i] = sum;
+	for (int i = 0; i < n; i++)
+		any |= key[i];
+	for (; any >> 32 >> (n_pass * DIGIT); n_pass++)
+		memset(at[n_pass], 0, sizeof at[n_pass]);
+	for (int i = 0; i < n; i++)
+		for (int p = 0; p < n_pass; p++)
+			at[p][key[i] >> (32 + p * DIGIT) & ((1 << DIGIT) - 1)]++;
+	for (int p = 0; p < n_pass; p++) {
+		uint64_t *swap = key;
+		int32_t sum = 0;
+		for (int i = 0; i < 1 << DIGIT; i++) {
+			int32_t here = at[p][i];
+			at[p][i] = sum;
 			sum += here;
 		}
 		for (int i = 0; i < n; i++)
-			dst[at[src[i] >> shift & ((1 << SORT_BITS) - 1)]++] = src[i];
-		uint64_t *swap = src;
-		src = dst;
-		dst = swap;
+			tmp[at[p][key[i] >> (32 + p * DIGIT) & ((1 << DIGIT) - 1)]++] = key[i];
+		key = tmp;
+		tmp = swap;
 	}
-	_Static_assert(32 / SORT_BITS % 2 == 0, "an even number of passes ends in key");
+	return key;
 }
 
-/* key [k] = the k highest of score[n] at pos[n] (NULL: at 0 .. n-1), the highest position first.  l: found for them. */
+/* key [k] = the k highest of score[n], at pos[n], the highest position first, by how far above the limit that was found for them. */
 static void collect(uint64_t *key, const float *score, const int32_t *pos, int n, int k, struct limit l)
 {
 	for (int t = n - 1, found = 0; found < k; t--) {
 		uint32_t u = bits_of(score[t]);
-		key[found] = (uint64_t)u << 32 | (uint32_t)(pos ? pos[t] : t);
+		key[found] = (uint64_t)(u - l.bits) << 32 | (uint32_t)pos[t];
 		found += u > l.bits || (u == l.bits && l.n_ge-- <= k);	/* the lowest n_ge - k are left out */
 	}
 }
@@ -73,51 +80,62 @@ static void collect(uint64_t *key, const float *score, const int32_t *pos, int n
 void rk_attn_topk(const rk_attn_kernels *kern, const float *score, int n, int k, int32_t *pos, uint64_t *tmp)
 {
 	struct limit l = { .next = 1u << 31, .n_ge = n };
-	float *some = (float *)(tmp + k);
-	int32_t *at = (int32_t *)(tmp + 2 * (size_t)k);
+	float *some = (float *)(tmp + 2 * (size_t)n);
+	int32_t *at = (int32_t *)(some + n);
 
 	if (k == 0)
 		return;
 	raise_limit(&l, kern, score, n, k, 2 * k);
-	if (l.n_ge > 2 * k) {	/* most are equal */
-		collect(tmp, score, NULL, n, k, l);
-	} else {	/* half the bits are found: go on with those that reach them */
-		const int n_some = l.n_ge;
-		const uint32_t bits = l.bits;
-		for (int t = 0, found = 0; found < n_some; t++) {
-			some[found] = score[t];
-			at[found] = t;
-			found += bits_of(score[t]) >= bits;
-		}
-		raise_limit(&l, kern, some, n_some, k, k);
-		collect(tmp, some, at, n_some, k, l);
-	}
-	/* The sort keeps the order of positions among equals. */
-	sort_by_score(tmp, tmp + k, k);
+	int n_some = kern->find_ge(some, at, score, n, l.bits);	/* few are left: the other bits are found among them */
+	raise_limit(&l, kern, some, n_some, k, k);
+	collect(tmp, some, at, n_some, k, l);
+	const uint64_t *key = sort_by_score(tmp, tmp + n, k);	/* keeps the order of positions among equals */
 	for (int i = 0; i < k; i++)
-		pos[i] = (int32_t)(uint32_t)tmp[i];
+		pos[i] = (int32_t)(uint32_t)key[i];
+}
+
+static bool ranks_by_largest(const rk_policy *pol)
+{
+	return pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_MAX;
+}
+
+/* Heads of a KV head's group that count. */
+static int heads_that_count(const rk_cpu *c, const rk_policy *pol)
+{
+	return pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_FIRST ? 1 : c->b.hp->n_head / c->b.hp->n_kv_head;
 }
 
 /* Mean and sum rank alike, so the mean is left a sum. */
-const float *rk_attn_group(const rk_cpu *c, const rk_policy *pol, const float *prob, int n, float *out)
+void rk_attn_group(const rk_cpu *c, const rk_policy *pol, int kv, int n, float *out)
 {
 	const rk_attn_scratch *s = c->attn_scratch;
-	int group = c->b.hp->n_head / c->b.hp->n_kv_head;
-	bool largest = pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_MAX;
+	int head = kv * (c->b.hp->n_head / c->b.hp->n_kv_head), n_head = heads_that_count(c, pol);
+	const float *score = s->score + (size_t)head * (size_t)s->ld_pos;
 
-	if (group == 1 || (pol->score == RK_SCORE_ATTENTION && pol->group == RK_GROUP_FIRST))
-		return prob;
+	if (ranks_by_largest(pol)) {
+		c->attn->largest_exp(out, score, s->ld_pos, n_head, n, s->max + head, s->log_sum + head);
+		return;
+	}
+	memset(out, 0, (size_t)n * sizeof *out);
+	for (int h = head; h < head + n_head; h++, score += s->ld_pos)
+		c->attn->add_exp(out, score, n, s->max[h], s->inv_sum[h]);
+}
+
+/* The same from the probabilities of a window, prob [G][ld_pos]. */
+static void group_window(const rk_cpu *c, const rk_policy *pol, const float *prob, int n, float *out)
+{
+	const rk_attn_scratch *s = c->attn_scratch;
+
 	memcpy(out, prob, (size_t)n * sizeof *out);
-	for (int g = 1; g < group; g++) {
+	for (int g = 1; g < heads_that_count(c, pol); g++) {
 		const float *row = prob + (size_t)g * (size_t)s->ld_pos;
-		if (largest)
+		if (ranks_by_largest(pol))
 			for (int t = 0; t < n; t++)
 				out[t] = row[t] > out[t] ? row[t] : out[t];
 		else
 			for (int t = 0; t < n; t++)
 				out[t] += row[t];
 	}
-	return out;
 }
 
 /* out[t] = max of in[t-width/2 .. t+width/2] within [0, n). */
@@ -133,23 +151,21 @@ static void pool(float *out, const float *in, int n, int width)
 }
 
 /* The positions to keep, lowest score first; returns how many. */
-static int rank(const rk_cpu *c, rk_attn_thread *t, const rk_lane_cache *lane, const float *prob, int n)
+static int rank(const rk_cpu *c, rk_attn_thread *t, const rk_lane_cache *lane, const float *score, int n)
 {
 	const rk_attn_kernels *kern = c->attn;
 	const rk_policy *p = &lane->pol;
-	const float *score;
 	int k = lane->budget < n ? lane->budget : n, recent = 0, top = 0;
 
 	switch (p->score) {
 	case RK_SCORE_ATTENTION:
-		score = rk_attn_group(c, p, prob, n, t->grouped);
 		if (p->pool > 1)
 			pool(t->pooled, score, n, p->pool);
 		rk_attn_topk(kern, p->pool > 1 ? t->pooled : score, n, k, t->pos, t->key);
 		break;
 	case RK_SCORE_ACCUMULATED:
 		recent = lane->budget / 2 < k ? lane->budget / 2 : k;
-		rk_attn_topk(kern, prob, n - recent, k - recent, t->pos, t->key);
+		rk_attn_topk(kern, score, n - recent, k - recent, t->pos, t->key);
 		for (int i = 0; i < recent; i++)
 			t->pos[k - recent + i] = n - recent + i;
 		break;
@@ -218,17 +234,17 @@ static void gather(char *dst, const char *prompt, const char *tail, int in_promp
 	}
 }
 
-float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *prob, int n_pos)
+float rk_attn_choose(rk_cpu *c, rk_attn_thread *t, int layer, rk_lane_cache *lane, int kv, const float *score, int n_pos)
 {
 	rk_partial *r = &lane->part;
 	size_t ring = rk_row_at(c->b.hp, layer, kv, 1), base = rk_row_at(c->b.hp, layer, kv, r->cap);
-	int n = rank(c, t, lane, prob, n_pos);
+	int n = rank(c, t, lane, score, n_pos);
 
 	assert(n <= r->cap);
 	float replaced = churn(lane, t->seen, ring, r->pos + base, t->pos, n);
 	memcpy(r->pos + base, t->pos, (size_t)n * sizeof *t->pos);
 	for (int i = 0; r->acc && i < n; i++)
-		r->acc[base + (size_t)i] = prob[t->pos[i]];
+		r->acc[base + (size_t)i] = score[t->pos[i]];
 	r->count[ring] = n;
 	r->next[ring] = lane->pol.evict == RK_EVICT_OLDEST ? rk_attn_oldest_after(lane, n - 1) : n;
 	return replaced;
@@ -282,10 +298,8 @@ static void add_probabilities(void *ctx, int kv, int worker)
 
 	(void)worker;
 	for (int h = kv * group; h < (kv + 1) * group; h++) {
-		float *sum = s->mean + (size_t)h * (size_t)s->ld_pos;
-		const float *p = s->score + (size_t)h * (size_t)s->ld_pos;
-		for (int t = 0; t < a->n; t++)
-			sum[t] += p[t];
+		size_t row = (size_t)h * (size_t)s->ld_pos;
+		a->c->attn->add_exp(s->mean + row, s->score + row, a->n, s->max[h], s->inv_sum[h]);
 	}
 }
 
@@ -301,7 +315,6 @@ static void sum_window(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_po
 		rk_attn_scale_queries(c, q + (size_t)j * (size_t)hp->n_head * (size_t)hp->head_dim);
 		rk_attn_plan_full(c, layer, lane, n);
 		rk_attn_run(c, NULL);
-		rk_attn_probabilities(c, n);
 		rk_team_run(c->team, hp->n_kv_head, add_probabilities, &(struct add_probabilities){ c, n });
 	}
 }
@@ -320,13 +333,16 @@ static void select_head(void *ctx, int kv, int worker)
 	rk_attn_scratch *s = a->c->attn_scratch;
 	const rk_hparams *hp = a->c->b.hp;
 	const rk_policy *p = &a->lane->pol;
-	const float *prob = NULL;
+	rk_attn_thread *t = &s->thread[worker];
+	const float *score = NULL;
 
-	if (p->score == RK_SCORE_ATTENTION)
-		prob = s->mean + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos;
-	else if (p->score == RK_SCORE_ACCUMULATED)
-		prob = a->colsum + (size_t)kv * (size_t)a->lane->prompt->cap;
-	rk_attn_choose(a->c, &s->thread[worker], a->layer, a->lane, kv, prob, a->n_pos);
+	if (p->score == RK_SCORE_ATTENTION) {
+		group_window(a->c, p, s->mean + (size_t)(kv * (hp->n_head / hp->n_kv_head)) * (size_t)s->ld_pos, a->n_pos, t->grouped);
+		score = t->grouped;
+	} else if (p->score == RK_SCORE_ACCUMULATED) {
+		score = a->colsum + (size_t)kv * (size_t)a->lane->prompt->cap;
+	}
+	rk_attn_choose(a->c, t, a->layer, a->lane, kv, score, a->n_pos);
 }
 
 void rk_cpu_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, const float *q_pre, const float *q, int n_q,
@@ -343,7 +359,8 @@ void rk_cpu_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, con
 	if (p->score == RK_SCORE_ATTENTION)
 		sum_window(c, layer, lane, n_pos, q, n_q);
 	rk_team_run(c->team, hp->n_kv_head, select_head, &(struct select_head){ c, layer, lane, n_pos, colsum });
-	rk_attn_gather(c, layer, lane, n_pos);
+	if (!rk_attn_by_position(lane))
+		rk_attn_gather(c, layer, lane, n_pos);
 	if (p->refresh == RK_REFRESH_QUERY && q_pre)	/* none when a ring is made anew in mid-session */
 		rk_attn_compared(hp, p, rk_attn_reference(hp, layer, lane), q_pre, q + (size_t)(n_q - 1) * (size_t)hp->n_head * d);
 }

@@ -32,7 +32,7 @@ void rk_sketch_query_make(rk_sketch_query *q, int dim)
 
 	rk_sketch_rotate(q->x, dim);
 	for (int j = 0; j < dim; j++)
-		max = fmaxf(max, fabsf(q->x[j]));
+		max = fabsf(q->x[j]) > max ? fabsf(q->x[j]) : max;
 	float inv = max > 0 ? 127 / max : 0;
 	q->half_step = max / 254;
 	q->sum = 0;
@@ -81,14 +81,14 @@ void rk_sketch_write(uint8_t *code, rk_half *scale, int t, const float *x, int d
 
 	for (int j = 0; j < dim; j++) {
 		float a = fabsf(x[j]);
-		max = fmaxf(max, a);
+		max = a > max ? a : max;
 		sum += a;
 	}
 	scale[t] = rk_float_to_half(bits == 2 ? sum / (float)dim : max / (n_level / 2 - 0.5f));
 	float s = rk_half_to_float(scale[t]), inv = s > 0 ? 1 / s : 0;
 	for (int j = 0; j < dim; j++) {
 		float u = rintf(x[j] * inv - 0.5f) + n_level / 2;
-		unsigned c = (unsigned)fminf(fmaxf(u, 0), n_level - 1);
+		unsigned c = (unsigned)(u < 0 ? 0 : u > n_level - 1 ? n_level - 1 : u);
 		if (bits != 3) {
 			put(block, t % RK_SKETCH_BLOCK, j, bits, c);
 		} else {

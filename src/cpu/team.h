@@ -20,8 +20,9 @@ typedef void (*rk_team_fn)(void *ctx, int piece, int worker);
 int rk_team_open(rk_team **t, int n_thread, rk_err *e);
 void rk_team_close(rk_team *t);	/* NULL is fine */
 
-/* Calls fn for each piece 0 .. n-1 exactly once, in any order and on any worker, and returns when all are done.  What the
- * pieces wrote is visible to the caller then.  One caller at a time; fn must not call it. */
+/* Calls fn for each piece 0 .. n-1 exactly once, on any worker, and returns when all are done.  What the pieces wrote is
+ * visible to the caller then.  Pieces begin in order, so that one may wait for what earlier ones do.  One caller at a time;
+ * fn must not call it. */
 void rk_team_run(rk_team *t, int n, rk_team_fn fn, void *ctx);
 
 #endif

@@ -327,6 +327,8 @@ int rk_session_set_policy(rk_session *s, int lane, const char *spec, rk_err *e)
 		c->force_full = true;	/* the reference query is missing or of another kind */
 	if (pol.tail && !old->tail)
 		c->force_full = true;	/* so is the stand-in */
+	if (!pol.bits && old->bits)
+		c->force_full = true;	/* the ring is a list of positions, without keys and values */
 	c->pol = s->cfg.lane[lane] = pol;
 	return 0;
 }

@@ -35,6 +35,7 @@
 #define _mm512_castpd_ps emu_castpd_ps
 #define _mm512_castps512_ps256 emu_castps512_ps256
 #define _mm512_castps_pd emu_castps_pd
+#define _mm512_castsi512_ps emu_castsi512_ps
 #define _mm512_castsi128_si512 emu_castsi128_si512
 #define _mm512_cmp_ps_mask emu_cmp_ps_mask
 #define _mm512_cvtepi32_epi16 emu_cvtepi32_epi16
@@ -49,6 +50,7 @@
 #define _mm512_mask_cmpge_epu32_mask emu_mask_cmpge_epu32_mask
 #define _mm512_mask_storeu_ps emu_mask_storeu_ps
 #define _mm512_mask_sub_epi8 emu_mask_sub_epi8
+#define _mm512_maskz_compress_epi32 emu_maskz_compress_epi32
 #define _mm512_maskz_loadu_epi32 emu_maskz_loadu_epi32
 #define _mm512_maskz_loadu_ps emu_maskz_loadu_ps
 #define _mm512_maskz_scalef_ps emu_maskz_scalef_ps
@@ -186,6 +188,20 @@ EMU __m256i _mm256_maskz_loadu_epi16(__mmask16 k, const void *p)
 		if (k >> i & 1)
 			memcpy((char *)&r + 2 * i, (const char *)p + 2 * i, 2);
 	return r;
+}
+
+EMU __m512i _mm512_maskz_compress_epi32(__mmask16 k, __m512i a)
+{
+	emu_i32 r = { 0 };
+	for (int i = 0, to = 0; i < 16; i++)
+		if (k >> i & 1)
+			r[to++] = ((emu_i32)a)[i];
+	return (__m512i)r;
+}
+
+EMU __m512 _mm512_castsi512_ps(__m512i a)
+{
+	return (__m512)a;
 }
 
 EMU void _mm512_mask_storeu_ps(void *p, __mmask16 k, __m512 a)
