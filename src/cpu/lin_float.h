@@ -15,7 +15,6 @@
 
 typedef float vf __attribute__((vector_size(4 * VW)));
 typedef int32_t vi __attribute__((vector_size(4 * VW)));
-typedef int8_t vb __attribute__((vector_size(VW)));
 
 INLINE vf vload(const float *p)
 {
@@ -57,12 +56,12 @@ INLINE float vsum(vf v)
 
 INLINE float vmax_lane(vf v)
 {
-	float lane[VW], m;
+	float lane[VW];
 	vstore(lane, v);
-	m = lane[0];
-	for (int j = 1; j < VW; j++)
-		m = lane[j] > m ? lane[j] : m;
-	return m;
+	for (int w = VW / 2; w; w /= 2)
+		for (int j = 0; j < w; j++)
+			lane[j] = lane[j + w] > lane[j] ? lane[j + w] : lane[j];
+	return lane[0];
 }
 
 /* First `n` of VW lanes from p, the others `fill`: so that the end of an array goes through the same code. */
@@ -106,16 +105,16 @@ static void quantise(const float *x, int n_col, int n, int8_t *q, float *ds)
 		float amax = vmax_lane(big), d = amax / 127.0f;
 		/* a group so small that 127/amax might overflow is 0 */
 		float inv = amax > 0x1p-100f ? 127.0f / amax : 0;
-		vi sum = { 0 };
-		for (int j = 0; j < RK_GROUP; j += VW) {
-			vi r = (vi)(vload(x + j) * inv + magic) - (vi)magic;
-			vb b = __builtin_convertvector(r, vb);
-			memcpy(q + j, &b, sizeof b);
-			sum += r;
-		}
+		int32_t r[RK_GROUP];
 		int total = 0;
-		for (int j = 0; j < VW; j++)
-			total += sum[j];
+		for (int j = 0; j < RK_GROUP; j += VW) {
+			vi v = (vi)(vload(x + j) * inv + magic) - (vi)magic;
+			memcpy(r + j, &v, sizeof v);
+		}
+		for (int j = 0; j < RK_GROUP; j++) {	/* loops that become packs and adds; a conversion of 8 lanes is made byte by byte */
+			q[j] = (int8_t)r[j];
+			total += r[j];
+		}
 		ds[0] = d;
 		ds[1] = d * (float)total;
 	}
