@@ -52,18 +52,6 @@ const rk_opt_cmd rk_cmd_compare_opt = {
 	.doc = "Answer a question under several policies side by side and show where they diverge.",
 };
 
-/* ---- divergence ---- */
-
-/* The choice at index i in quotes, or "(end)" behind the reply. */
-static const char *choice_text(const rk_tokenizer *t, const rk_lane_record *l, int64_t i, char *out, size_t size)
-{
-	size_t len;
-	if (i >= (int64_t)l->n_token)
-		return "(end)";
-	const char *bytes = rk_token_bytes(t, rk_event_own_choice(&l->token[i]), &len);
-	return rk_quote(out, size, bytes, len);
-}
-
 /* ---- output ---- */
 
 /* First vanilla lane, or -1. */
@@ -98,7 +86,7 @@ static void print_lane(const rk_record *r, const struct opts *o, const rk_tokeni
 		printf("(never leaves policy 1, over %zu tokens)\n", l->n_token);
 	else
 		printf("(leaves policy 1 at token %lld: %s instead of %s)\n", (long long)at,
-		       choice_text(t, l, at, ours, sizeof ours), choice_text(t, &r->lane[0], at, theirs, sizeof theirs));
+		       rk_record_choice(l, (size_t)at, t, ours, sizeof ours), rk_record_choice(&r->lane[0], (size_t)at, t, theirs, sizeof theirs));
 }
 
 static int print_scores(rk_record *r, const struct opts *o, int base, rk_err *e)

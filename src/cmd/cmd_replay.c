@@ -49,23 +49,6 @@ struct show {
 
 /* ---- as text ---- */
 
-/* The token at index i in quotes, or "(end)" behind the reply.  What a lane would have taken instead of a given token is known
- * by its number only. */
-static const char *choice_text(const rk_lane_record *l, size_t i, char *out, size_t size)
-{
-	size_t at = 0;
-	if (i >= l->n_token)
-		return "(end)";
-	const rk_event *token = &l->token[i];
-	if (rk_event_own_choice(token) != token->token.id) {
-		snprintf(out, size, "token id %d", rk_event_own_choice(token));
-		return out;
-	}
-	for (size_t j = 0; j < i; j++)
-		at += l->token[j].size;
-	return rk_quote(out, size, at + token->size <= l->text_len ? l->text + at : "", token->size);
-}
-
 static void print_divergence(const rk_lane_record *first, const rk_lane_record *l)
 {
 	char ours[120], theirs[120];
@@ -73,8 +56,8 @@ static void print_divergence(const rk_lane_record *first, const rk_lane_record *
 	if (at < 0)
 		printf("(never leaves 1, over %zu tokens)\n", l->n_token);
 	else
-		printf("(leaves 1 at token %lld: %s instead of %s)\n", (long long)at, choice_text(l, (size_t)at, ours, sizeof ours),
-		       choice_text(first, (size_t)at, theirs, sizeof theirs));
+		printf("(leaves 1 at token %lld: %s instead of %s)\n", (long long)at, rk_record_choice(l, (size_t)at, NULL, ours, sizeof ours),
+		       rk_record_choice(first, (size_t)at, NULL, theirs, sizeof theirs));
 }
 
 /* One lane's text went out as it was read; several come one after the other, at the end. */

@@ -125,6 +125,27 @@ int64_t rk_record_divergence(const rk_lane_record *a, const rk_lane_record *b)
 	return a->n_token == b->n_token ? -1 : (int64_t)n;
 }
 
+const char *rk_record_choice(const rk_lane_record *l, size_t i, const rk_tokenizer *t, char *out, size_t size)
+{
+	size_t at = 0, len;
+
+	if (i >= l->n_token)
+		return "(end)";
+	const rk_event *token = &l->token[i];
+	int32_t id = rk_event_own_choice(token);
+	if (t) {
+		const char *bytes = rk_token_bytes(t, id, &len);
+		return rk_quote(out, size, bytes, len);
+	}
+	if (id != token->token.id) {
+		snprintf(out, size, "token id %d", id);
+		return out;
+	}
+	for (size_t j = 0; j < i; j++)
+		at += l->token[j].size;
+	return rk_quote(out, size, at + token->size <= l->text_len ? l->text + at : "", token->size);
+}
+
 /* ---- JSON ---- */
 
 json_t *rk_record_full_layers_json(const rk_record *r, int lane)

@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include "engine/event.h"
 #include "engine/stats.h"
+#include "model/tokenizer.h"
 
 typedef struct rk_lane_record {
 	char *text;			/* NUL-terminated; may hold ill-formed UTF-8, as a model can emit any byte */
@@ -38,6 +39,9 @@ double rk_record_bytes_vanilla(const rk_record *r, int lane);
 
 /* Index of the first token at which two lanes part, -1: none.  A reply that is a prefix of the other parts at its end. */
 int64_t rk_record_divergence(const rk_lane_record *a, const rk_lane_record *b);
+/* The lane's own choice at index i in quotes, or "(end)" behind the reply; into out or a literal.  t NULL: what it would have taken
+ * instead of a given token is known by its number only. */
+const char *rk_record_choice(const rk_lane_record *l, size_t i, const rk_tokenizer *t, char *out, size_t size);
 
 /* New references, or NULL when memory ran out. */
 json_t *rk_record_full_layers_json(const rk_record *r, int lane);	/* [[layer, ...], ...] per step */
