@@ -245,22 +245,6 @@ void rk_table_free(rk_table *t)
 
 /* ---- JSON ---- */
 
-json_t *rk_json_real(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
-json_t *rk_json_text(const char *s, size_t len)
-{
-	char *clean;
-	size_t n;
-	if (rk_utf8_lossy(s, len, &clean, &n, NULL))
-		return NULL;
-	json_t *j = json_stringn(clean, n);
-	free(clean);
-	return j;
-}
-
 int rk_json_print(json_t *root, FILE *f, rk_err *e)
 {
 	/* 9 digits tell every float apart. */

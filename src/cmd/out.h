@@ -6,12 +6,12 @@
 #ifndef RK_CMD_OUT_H
 #define RK_CMD_OUT_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include "base/err.h"
+#include "base/json.h"
 #include "base/paths.h"
 
 typedef struct rk_out {
@@ -68,8 +68,6 @@ void rk_table_free(rk_table *t);
 
 /* ---- JSON: one object, compact, newline at the end ---- */
 
-json_t *rk_json_real(double v);				/* null unless finite */
-json_t *rk_json_text(const char *s, size_t len);	/* ill-formed UTF-8 becomes U+FFFD */
 int rk_json_print(json_t *root, FILE *f, rk_err *e);	/* root NULL: memory ran out */
 
 /* "text" in double quotes with controls, quotes and ill-formed bytes escaped; cut to size. */

@@ -185,11 +185,6 @@ static int gather(rk_engine *g, struct replies *p, rk_err *e)
 
 /* ---- records ---- */
 
-static json_t *real(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static const char *end_name(enum rk_end end)
 {
 	static const char *const name[] = {
@@ -223,9 +218,9 @@ static json_t *timing(const rk_engine *g, rk_stats *s)
 	json_t *ms = json_array();
 
 	for (int i = 0; i < s->n_lane; i++)
-		json_array_append_new(ms, real(rk_stats_ms_median(s, i)));
+		json_array_append_new(ms, rk_json_real(rk_stats_ms_median(s, i)));
 	return json_pack("{s:s, s:s, s:i, s:o, s:o}", "device", b->device, "isa", b->isa, "threads", b->n_thread,
-	                 "prefill_ms", real((double)s->ns_prefill * 1e-6), "ms_per_token", ms);
+	                 "prefill_ms", rk_json_real((double)s->ns_prefill * 1e-6), "ms_per_token", ms);
 }
 
 static json_t *reply_json(const struct replies *p, int lane, const rk_task *t, const rk_example *x)
@@ -235,8 +230,8 @@ static json_t *reply_json(const struct replies *p, int lane, const rk_task *t, c
 	const char *text = l->text ? l->text : "", *garbled = rk_garbled(text);
 	json_t *detail = NULL;
 	double score = t->score(x, text, &detail);
-	json_t *j = json_pack("{s:s, s:o, s:o, s:i, s:s, s:s?, s:o}", "policy", s->spec, "score", real(score),
-	                      "reply", rk_trace_text(text, strlen(text)), "tokens", s->n_token, "end", end_name(s->end),
+	json_t *j = json_pack("{s:s, s:o, s:o, s:i, s:s, s:s?, s:o}", "policy", s->spec, "score", rk_json_real(score),
+	                      "reply", rk_json_text(text, strlen(text)), "tokens", s->n_token, "end", end_name(s->end),
 	                      "garbled", garbled, "detail", detail ? detail : json_null());
 	put_cost(j, &p->stats, lane);
 	return j;
@@ -251,8 +246,8 @@ static json_t *window_json(const struct replies *p, int lane)
 	for (size_t i = 0; i < l->n; i++)
 		json_array_append_new(nll, rk_trace_real(l->nll[i]));
 	json_t *j = json_pack("{s:s, s:o, s:i, s:o, s:o}", "policy", s->spec, "nll", nll, "tokens", s->n_token,
-	                      "kl", real(s->n_kl ? s->kl / s->n_kl : (double)NAN),
-	                      "same_top1", real(s->n_kl ? (double)s->n_same_top1 / s->n_kl : (double)NAN));
+	                      "kl", rk_json_real(s->n_kl ? s->kl / s->n_kl : (double)NAN),
+	                      "same_top1", rk_json_real(s->n_kl ? (double)s->n_same_top1 / s->n_kl : (double)NAN));
 	put_cost(j, &p->stats, lane);
 	return j;
 }

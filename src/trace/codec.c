@@ -75,7 +75,7 @@ static int put_start(const struct ctx *c, json_t *root)
 	while (at < end) {
 		const char *nl = memchr(at, '\n', (size_t)(end - at));
 		size_t len = (size_t)((nl ? nl : end) - at);
-		json_array_append_new(specs, rk_trace_text(at, len));
+		json_array_append_new(specs, rk_json_text(at, len));
 		at += len + 1;
 	}
 	return json_object_set_new(root, "policies", specs);
@@ -530,7 +530,7 @@ int rk_trace_event_line(const rk_trace_header *h, const rk_event *ev, const void
 	if (rc == 0 && s->put)
 		rc = s->put(&c, root);
 	if (rc == 0 && s->text && ev->size)
-		rc = json_object_set_new(root, s->text, rk_trace_text(payload, ev->size));
+		rc = json_object_set_new(root, s->text, rk_json_text(payload, ev->size));
 	if (rc) {
 		json_decref(root);
 		return rk_fail(e, RK_ENOMEM, "no memory for a line of a trace, or an event \"%s\" of a wrong size", s->name);

@@ -137,7 +137,7 @@ static int put_token(struct chrome *c, const rk_event *ev, rk_err *e)
 	if (c->n_token[lane] >= l->n_token)
 		return 0;
 	const rk_series_token *t = &l->token[c->n_token[lane]++];
-	json_t *name = rk_trace_text(l->text + t->text, t->n_text);
+	json_t *name = rk_json_text(l->text + t->text, t->n_text);
 	if (put(c, json_pack("{s:s, s:o, s:s, s:s, s:f, s:i, s:i, s:{s:i, s:i, s:o}}", "ph", "i", "name", name, "cat", "token", "s", "t",
 	                     "ts", us(ev->t_ns), "pid", lane, "tid", c->s->n_layer, "args", "index", ev->index, "id", ev->token.id,
 	                     "logprob", rk_trace_real(ev->token.logprob)), e))
@@ -199,7 +199,7 @@ int rk_export_chrome(rk_trace *t, FILE *f, rk_err *e)
 	rk_event ev;
 	const void *payload;
 	struct chrome c = { .f = f, .s = &s };
-	json_t *other = json_pack("{s:s, s:o, s:s}", "run", h->run_id, "model", rk_trace_text(h->model, strlen(h->model)),
+	json_t *other = json_pack("{s:s, s:o, s:s}", "run", h->run_id, "model", rk_json_text(h->model, strlen(h->model)),
 	                          "started", h->started);
 	char *head = other ? json_dumps(other, JSON_COMPACT) : NULL;
 

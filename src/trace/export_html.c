@@ -176,7 +176,7 @@ static json_t *tokens_json(const rk_series_lane *l)
 
 	for (size_t i = 0; i < l->n_token && i < MAX_TOKEN; i++) {
 		const rk_series_token *t = &l->token[i];
-		json_array_append_new(a, json_pack("[o, o, o, I]", rk_trace_text(l->text + t->text, t->n_text), rk_trace_real(-t->nll),
+		json_array_append_new(a, json_pack("[o, o, o, I]", rk_json_text(l->text + t->text, t->n_text), rk_trace_real(-t->nll),
 		                                   rk_trace_real(-t->base_nll), (json_int_t)t->step));
 	}
 	return a;

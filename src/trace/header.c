@@ -92,7 +92,7 @@ void rk_trace_header_free(rk_trace_header *h)
 
 static json_t *text_or_null(const char *s)
 {
-	return s[0] ? rk_trace_text(s, strlen(s)) : json_null();
+	return s[0] ? rk_json_text(s, strlen(s)) : json_null();
 }
 
 static json_t *prompt_json(const rk_trace_header *h)

@@ -24,20 +24,6 @@ json_t *rk_trace_real(float v)
 	}
 }
 
-json_t *rk_trace_text(const char *s, size_t len)
-{
-	char *clean;
-	size_t n;
-
-	if (len == 0)
-		return json_string("");
-	if (rk_utf8_lossy(s, len, &clean, &n, NULL))
-		return NULL;
-	json_t *j = json_stringn(clean, n);
-	free(clean);
-	return j;
-}
-
 json_t *rk_trace_mask(int n, bool (*bit)(const void *ctx, int i), const void *ctx)
 {
 	static const char hex[] = "0123456789abcdef";

@@ -11,11 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "base/json.h"
 
 /* A float as the shortest decimal that reads back as the same float; null unless finite. */
 json_t *rk_trace_real(float v);
-/* Ill-formed UTF-8 becomes U+FFFD. */
-json_t *rk_trace_text(const char *s, size_t len);
 /* Bit i of a mask of n bits is set where bit(ctx, i); hexadecimal, bit 0 the lowest of the last digit; NULL when none is. */
 json_t *rk_trace_mask(int n, bool (*bit)(const void *ctx, int i), const void *ctx);
 
