@@ -177,47 +177,69 @@ INLINE vf to_float(vq v)
 	return (vf)VI(cvtepi32_ps)(v);
 }
 
+/* y + the sums of a group times their scales; ds: those of the activation */
+INLINE vf scale_sums(const enum rk_type t, vf sum, vf d, vf m, const float *ds, vf y)
+{
+	const vf da = vset(ds[0]);
+	return has_min(t) ? y + VFMA(sum, d * da, m * ds[1]) : VFMA(sum, d * da, y);
+}
+
+/* VW rows of W, `stride` bytes apart, times all n activations; y[i] [VW]. */
+INLINE void dot_tile(const enum rk_type t, const uint8_t *w, size_t stride, const rk_act *a, const int n, vf y[RK_MAX_ACT])
+{
+	const int per_block = groups_per_block(t), n_block = a->n_col / RK_GROUP / per_block;
+	const int8_t *qg = a->q;
+	const float *dsg = a->ds;
+	const uint8_t *ahead = w + AHEAD;
+	for (int i = 0; i < n; i++)
+		y[i] = vset(0);
+	for (int b = 0; b < n_block; b++, w += block_bytes(t)) {
+		float s[16][VW];
+		/* the rows side by side are no stream that hardware would recognise */
+		for (size_t j = 0; j < VW * block_bytes(t); j += 64)
+			_mm_prefetch((const void *)(ahead + j), _MM_HINT_T0);
+		ahead += VW * block_bytes(t);
+		unpack_tile_scales(t, w, stride, s);
+#pragma GCC unroll 8
+		for (int k = 0; k < per_block; k++, qg += n * RK_GROUP, dsg += 2 * n) {
+			vq q[N_QUAD], u[N_QUAD];
+			vf d, m;
+			tile_scales(t, w, stride, s, k, &d, &m);
+			unpack_tile(t, w, stride, k, q);
+#pragma GCC unroll 8
+			for (int j = 0; j < N_QUAD; j++)
+				u[j] = has_min(t) ? q[j] : VI(abs_epi8)(q[j]);
+			for (int i = 0; i < n; i++) {
+				const int8_t *qi = qg + (size_t)i * RK_GROUP;
+				vf da = vset(dsg[2 * i]);
+				if (t == RK_Q6_K) {
+					y[i] = VFMA(to_float(dot_quads(t, q, u, qi, 0, 4)), d * da, y[i]);
+					y[i] = VFMA(to_float(dot_quads(t, q, u, qi, 4, 4)), m * da, y[i]);
+				} else {
+					y[i] = scale_sums(t, to_float(dot_quads(t, q, u, qi, 0, 8)), d, m, dsg + 2 * i, y[i]);
+				}
+			}
+		}
+	}
+}
+
+#if VW == 8
+/* Do two tiles at a time gain?  Where all products of a group add up in one register of 16 bits, and blocks are groups. */
+INLINE bool in_pairs(const enum rk_type t)
+{
+	return sums_in_16_bits(t) == N_QUAD && groups_per_block(t) == 1;
+}
+
 /* A group of VW rows: lane r of q[j] = weights 4j .. 4j+3 of row r; d and m: from tile_scales. */
 typedef struct tile {
 	vq q[N_QUAD];
 	vf d, m;
 } tile;
 
-/* y + the products of a group's sums with their scales; ds: those of the activation */
-INLINE vf scale_sums(const enum rk_type t, const tile *w, vq sum, const float *ds, vf y)
+/* y[k][i] += tile k times activation i of PAIR_ACT.  A load of weights serves 4 products and one of activations 2, where with one
+ * tile each product has its own.  In assembly where the compiler would reorder the sums, and spill. */
+INLINE void multiply_pair(const enum rk_type t, const tile w[2], const int8_t *x, const float *ds, vf *const y[2])
 {
-	const vf da = vset(ds[0]);
-	if (has_min(t))
-		return y + VFMA(to_float(sum), w->d * da, w->m * ds[1]);
-	return VFMA(to_float(sum), w->d * da, y);
-}
-
-/* *y += tile w times the activation x, in one group */
-INLINE void multiply(const enum rk_type t, const tile *w, const int8_t *x, const float *ds, vf *y)
-{
-	vq u[N_QUAD];
-#pragma GCC unroll 8
-	for (int j = 0; j < N_QUAD; j++)
-		u[j] = has_min(t) ? w->q[j] : VI(abs_epi8)(w->q[j]);
-	if (t == RK_Q6_K) {
-		*y = VFMA(to_float(dot_quads(t, w->q, u, x, 0, 4)), w->d * vset(ds[0]), *y);
-		*y = VFMA(to_float(dot_quads(t, w->q, u, x, 4, 4)), w->m * vset(ds[0]), *y);
-	} else {
-		*y = scale_sums(t, w, dot_quads(t, w->q, u, x, 0, 8), ds, *y);
-	}
-}
-
-/* Do two tiles at a time gain?  Only where all products of a group add up in one register of 16 bits. */
-INLINE bool in_pairs(const enum rk_type t)
-{
-	return VW == 8 && sums_in_16_bits(t) == N_QUAD;
-}
-
-/* multiply() of two tiles and PAIR_ACT activations: a load of weights serves 4 products and one of activations 2, where with one
- * tile each product has its own.  Said in assembly where the compiler would reorder the sums, and spill. */
-INLINE void multiply_pair(const enum rk_type t, const tile w[2], const int8_t *x, const float *ds, vf *y0, vf *y1)
-{
-#if VW == 8
 	vq sum[PAIR_ACT][2];
 #pragma GCC unroll 8
 	for (int j = 0; j < N_QUAD; j++) {
@@ -237,82 +259,89 @@ INLINE void multiply_pair(const enum rk_type t, const tile w[2], const int8_t *x
 		}
 	}
 #pragma GCC unroll 4
-	for (int i = 0; i < PAIR_ACT; i++) {
-		const vq one = _mm256_set1_epi16(1);
-		y0[i] = scale_sums(t, w, _mm256_madd_epi16(sum[i][0], one), ds + 2 * i, y0[i]);
-		y1[i] = scale_sums(t, w + 1, _mm256_madd_epi16(sum[i][1], one), ds + 2 * i, y1[i]);
-	}
-#else
-	(void)t, (void)w, (void)x, (void)ds, (void)y0, (void)y1;
-#endif
+	for (int i = 0; i < PAIR_ACT; i++)
+#pragma GCC unroll 2
+		for (int k = 0; k < 2; k++) {
+			const vf s = to_float(_mm256_madd_epi16(sum[i][k], _mm256_set1_epi16(1)));
+			y[k][i] = scale_sums(t, s, w[k].d, w[k].m, ds + 2 * i, y[k][i]);
+		}
 }
 
-/* One or two tiles times all n activations: VW rows of W each, `stride` bytes apart, the second `next` bytes after the first. */
-INLINE void dot_tiles(const enum rk_type t, const uint8_t *w, const int n_tile, size_t stride, size_t next, const rk_act *a, const int n,
-                      vf y[][RK_MAX_ACT])
+/* What dot_tile() does, with two tiles of a type that is in_pairs, one after the other in W. */
+INLINE void dot_pair(const enum rk_type t, const uint8_t *w, size_t stride, const rk_act *a, vf y[2][RK_MAX_ACT])
 {
-	const int per_block = groups_per_block(t), n_block = a->n_col / RK_GROUP / per_block;
+	const int n = a->n, n_group = a->n_col / RK_GROUP;
 	const int8_t *x = a->q;
 	const float *ds = a->ds;
 	const uint8_t *ahead = w + AHEAD;
-	for (int k = 0; k < n_tile; k++)
-		for (int i = 0; i < n; i++)
-			y[k][i] = vset(0);
-	for (int b = 0; b < n_block; b++, w += block_bytes(t)) {
-		float s[2][16][VW];
-		/* the rows side by side are no stream that hardware would recognise */
-		for (size_t j = 0; j < (size_t)n_tile * VW * block_bytes(t); j += 64)
+	for (int i = 0; i < n; i++)
+		y[0][i] = y[1][i] = vset(0);
+	for (int g = 0; g < n_group; g++, w += block_bytes(t), x += n * RK_GROUP, ds += 2 * n) {
+		tile group[2];
+		for (size_t j = 0; j < 2 * VW * block_bytes(t); j += 64)
 			_mm_prefetch((const void *)(ahead + j), _MM_HINT_T0);
-		ahead += (size_t)n_tile * VW * block_bytes(t);
-		for (int k = 0; k < n_tile; k++)
-			unpack_tile_scales(t, w + (size_t)k * next, stride, s[k]);
-#pragma GCC unroll 8
-		for (int g = 0; g < per_block; g++, x += n * RK_GROUP, ds += 2 * n) {
-			tile group[2];
-			int i = 0;
+		ahead += 2 * VW * block_bytes(t);
 #pragma GCC unroll 2
-			for (int k = 0; k < n_tile; k++) {
-				tile_scales(t, w + (size_t)k * next, stride, s[k], g, &group[k].d, &group[k].m);
-				unpack_tile(t, w + (size_t)k * next, stride, g, group[k].q);
-			}
-			for (; n_tile == 2 && i + PAIR_ACT <= n; i += PAIR_ACT)
-				multiply_pair(t, group, x + i * RK_GROUP, ds + 2 * i, y[0] + i, y[1] + i);
-			for (; i < n; i++)
-#pragma GCC unroll 2
-				for (int k = 0; k < n_tile; k++)
-					multiply(t, group + k, x + i * RK_GROUP, ds + 2 * i, &y[k][i]);
+		for (int k = 0; k < 2; k++) {
+			tile_scales(t, w + (size_t)k * VW * stride, stride, NULL, 0, &group[k].d, &group[k].m);
+			unpack_tile(t, w + (size_t)k * VW * stride, stride, 0, group[k].q);
 		}
+		for (int i = 0; i + PAIR_ACT <= n; i += PAIR_ACT)
+			multiply_pair(t, group, x + i * RK_GROUP, ds + 2 * i, (vf *[]){ y[0] + i, y[1] + i });
+		for (int i = n / PAIR_ACT * PAIR_ACT; i < n; i++)
+#pragma GCC unroll 2
+			for (int k = 0; k < 2; k++) {
+				vq u[N_QUAD];
+#pragma GCC unroll 8
+				for (int j = 0; j < N_QUAD; j++)
+					u[j] = has_min(t) ? group[k].q[j] : VI(abs_epi8)(group[k].q[j]);
+				const vf s = to_float(dot_quads(t, group[k].q, u, x + i * RK_GROUP, 0, N_QUAD));
+				y[k][i] = scale_sums(t, s, group[k].d, group[k].m, ds + 2 * i, y[k][i]);
+			}
 	}
 }
 
-/* Rows of W from the one at w on, times every activation.  n_row: rows that count of each tile, VW or (stride 0) 1. */
-INLINE void dot_rows(const enum rk_type t, const uint8_t *w, const int n_tile, size_t stride, int n_row, const rk_act *a, float *y, size_t ldy)
+/* What dot_tiles() does, with the two tiles at w. */
+INLINE void dot_two_tiles(const enum rk_type t, const uint8_t *w, size_t stride, const rk_act *a, float *y, size_t ldy)
 {
 	vf sum[2][RK_MAX_ACT];
-	if (a->n == 1 && n_tile == 1 && groups_per_block(t) == 1)	/* the sum in a register: 12-20 % faster; K types would compile for long */
-		dot_tiles(t, w, 1, stride, 0, a, 1, sum);
+	dot_pair(t, w, stride, a, sum);
+	for (int i = 0; i < a->n; i++) {
+		vstore(y + (size_t)i * ldy, sum[0][i]);
+		vstore(y + (size_t)i * ldy + VW, sum[1][i]);
+	}
+}
+#endif
+
+/* Every activation times the tile at w.  n_row: rows that count, VW or (stride 0) 1. */
+INLINE void dot_tiles(const enum rk_type t, const uint8_t *w, size_t stride, int n_row, const rk_act *a, float *y, size_t ldy)
+{
+	vf sum[RK_MAX_ACT];
+	if (a->n == 1 && groups_per_block(t) == 1)	/* the sum in a register: 12-20 % faster; K types would compile for long */
+		dot_tile(t, w, stride, a, 1, sum);
 	else
-		dot_tiles(t, w, n_tile, stride, VW * stride, a, a->n, sum);
-	for (int k = 0; k < n_tile; k++)
-		for (int i = 0; i < a->n; i++)
-			memcpy(y + (size_t)i * ldy + k * VW, &sum[k][i], (size_t)n_row * sizeof *y);
+		dot_tile(t, w, stride, a, a->n, sum);
+	for (int i = 0; i < a->n; i++)
+		memcpy(y + (size_t)i * ldy, &sum[i], (size_t)n_row * sizeof *y);
 }
 
 INLINE void dot_type(const enum rk_type t, const uint8_t *w, int n_row, const rk_act *a, float *y, size_t ldy)
 {
 	const size_t row_bytes = (size_t)(a->n_col / RK_GROUP / groups_per_block(t)) * block_bytes(t);
 	int r = 0;
+#if VW == 8
 	for (; in_pairs(t) && a->n >= PAIR_ACT && r + 2 * VW <= n_row; r += 2 * VW)
-		dot_rows(t, w + (size_t)r * row_bytes, 2, row_bytes, VW, a, y + r, ldy);
+		dot_two_tiles(t, w + (size_t)r * row_bytes, row_bytes, a, y + r, ldy);
+#endif
 	for (; r + VW <= n_row; r += VW)
-		dot_rows(t, w + (size_t)r * row_bytes, 1, row_bytes, VW, a, y + r, ldy);
+		dot_tiles(t, w + (size_t)r * row_bytes, row_bytes, VW, a, y + r, ldy);
 	if (r < n_row && n_row >= VW) {		/* the last tile takes some rows again */
 		r = n_row - VW;
-		dot_rows(t, w + (size_t)r * row_bytes, 1, row_bytes, VW, a, y + r, ldy);
+		dot_tiles(t, w + (size_t)r * row_bytes, row_bytes, VW, a, y + r, ldy);
 		return;
 	}
 	for (; r < n_row; r++)			/* fewer rows than lanes: one row in all of them */
-		dot_rows(t, w + (size_t)r * row_bytes, 1, 0, 1, a, y + r, ldy);
+		dot_tiles(t, w + (size_t)r * row_bytes, 0, 1, a, y + r, ldy);
 }
 
 static void dot_q8(enum rk_type t, const void *w, int n_row, const rk_act *a, float *y, size_t ldy)
