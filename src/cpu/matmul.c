@@ -70,7 +70,7 @@ static const uint8_t *row_at(const rk_tensor *w, int64_t row)
 
 /* y[i*n_row + r] for n_row rows from row0, in f32: each weight row is dequantised once for all n activations. */
 static void dot_float(const rk_cpu *c, const rk_tensor *w, int64_t row0, int n_row, const float *x, int n, float *y,
-                         float *row)
+                      float *row)
 {
 	for (int64_t r = row0; r < row0 + n_row; r++) {
 		const float *wr = (const float *)row_at(w, r);
@@ -157,7 +157,7 @@ static void gemm(int m, int rows, int cols, const float *x, int64_t ldx, const f
  * computed with others before them, or zeros behind: x_end = the last GEMM_MIN rows of x, or x and zeros when it has
  * fewer; y_end: scratch for their results. */
 static void gemm_tile(const rk_cpu *c, const rk_tensor *w, int64_t row0, int rows, const float *x,
-                         const float *x_end, int n, float *y, float *tile, float *y_end)
+                      const float *x_end, int n, float *y, float *tile, float *y_end)
 {
 	const int64_t n_col = w->n_col, n_row = w->n_row;
 	const size_t part_bytes = rk_type_row_bytes(w->type, TILE_COLS);
@@ -195,7 +195,7 @@ static void gemm_piece(void *ctx, int p, int worker)
 	const rk_tensor *t = find_piece(a->w, TILE_ROWS, p, &j, &r);
 	const int rows = t->n_row - r < TILE_ROWS ? (int)(t->n_row - r) : TILE_ROWS;
 	gemm_tile(a->c, t, r, rows, a->x, a->x_end, a->n, a->y[j], s->tile + (size_t)worker * s->tile_len,
-	             s->y_pad + (size_t)worker * GEMM_MIN * TILE_ROWS);
+	          s->y_pad + (size_t)worker * GEMM_MIN * TILE_ROWS);
 }
 
 static void by_gemm(rk_cpu *c, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n)
@@ -224,7 +224,7 @@ void rk_cpu_matmul(rk_backend *b, float *const y[], const rk_tensor *const w[], 
 	assert(n >= 1 && n <= c->cfg.max_rows && n_w >= 1 && n_w <= RK_MAX_FUSED);
 	for (int j = 0; j < n_w; j++)
 		assert(w[j]->n_col == w[0]->n_col && w[j]->n_col <= ((rk_lin_scratch *)c->lin_scratch)->max_col);
-	/* what oneDNN multiplies, and the others; plain C is an order of magnitude slower than its SSE4.1 */
+	/* what oneDNN multiplies, and the others; plain C is an order of magnitude slower than its SSE4.1 kernels */
 	const rk_tensor *part[2][RK_MAX_FUSED];
 	float *out[2][RK_MAX_FUSED];
 	int n_part[2] = { 0 };
