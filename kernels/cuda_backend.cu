@@ -394,6 +394,12 @@ int rk_cuda_probe(int device, char name[64], char isa[24], rk_err *e)
 	return 0;
 }
 
+/* The rows of a ring are as long as a burst of the memory, so where they lie does not matter. */
+static bool cuda_ring_copies(const rk_policy *, bool keeps_full)
+{
+	return !keeps_full;
+}
+
 static rk_backend_ops cuda_ops()
 {
 	rk_backend_ops o = {};
@@ -404,6 +410,7 @@ static rk_backend_ops cuda_ops()
 	o.download = cuda_download;
 	o.sync = cuda_sync;
 	o.close = cuda_close;
+	o.ring_copies = cuda_ring_copies;
 	o.embed = rk_cuda_embed;
 	o.rmsnorm = rk_cuda_rmsnorm;
 	o.matmul = rk_cuda_matmul;

@@ -115,7 +115,7 @@ static void check_ring(const bed *b, const rk_lane_cache *l, const ref_lane *r, 
 				fail_msg("step %d, KV head %d: place %d of %d is position %d, should be %d", step, kv, i, n, got[i],
 				         want[i]);
 		size_t base = rk_row_at(&b->hp, BED_LAYER, kv, l->part.cap);
-		for (int i = 0; i < l->part.count[rk_row_at(&b->hp, BED_LAYER, kv, 1)]; i++) {
+		for (int i = 0; l->part.k && i < l->part.count[rk_row_at(&b->hp, BED_LAYER, kv, 1)]; i++) {
 			size_t slot = base + (size_t)i, at = ((size_t)l->part.pos[slot] * (size_t)b->hp.n_kv_head + (size_t)kv) * d;
 			for (size_t j = 0; j < d; j++) {
 				size_t e = slot * d + j;
@@ -179,8 +179,8 @@ static void drift(uint32_t *seed, float *q, size_t n)
 	}
 }
 
-/* Runs one lane and the simulator side by side; returns the number of full steps. */
-static int run_trial(const struct trial *t, enum rk_isa isa, size_t kv_bytes, int n_thread)
+/* Runs one lane and the simulator side by side; returns the number of full steps.  copies: the ring has keys and values. */
+static int run_trial(const struct trial *t, enum rk_isa isa, size_t kv_bytes, int n_thread, bool copies)
 {
 	bed_shape s = { .isa = isa, .n_thread = n_thread, .n_kv = 2, .n_head = 2 * t->group, .d = 16, .kv_bytes = kv_bytes,
 	                .max_rows = 1024, .max_pos = t->n_prompt + t->n_step };
@@ -194,6 +194,11 @@ static int run_trial(const struct trial *t, enum rk_isa isa, size_t kv_bytes, in
 
 	bed_open(&b, &s, t->n_prompt);
 	bed_lane_init(&b, &lane, &t->pol, t->budget, t->keeps_full, t->n_step);
+	if (!copies) {
+		bed_free(lane.part.k);
+		bed_free(lane.part.v);
+		lane.part.k = lane.part.v = NULL;
+	}
 	ref_lane_init(&ref, &t->pol, t->budget, t->keeps_full, &b.seq);
 	bed_store_init(&b, &unkept, t->n_step, t->n_prompt);
 	size_t n = (size_t)t->n_prompt;
@@ -254,14 +259,14 @@ static int run_trial(const struct trial *t, enum rk_isa isa, size_t kv_bytes, in
 	return n_full;
 }
 
-/* On every instruction set, f16 and f32, 1 to 3 threads. */
+/* On every instruction set, f16 and f32, 1 to 3 threads; with copies of keys and values and, where they lie in the full cache, without. */
 static int run_everywhere(const struct trial *t)
 {
 	int n_full = 0;
 
 	for (enum rk_isa isa = 0; isa < N_ISA; isa++)
-		if (bed_has_isa(isa))
-			n_full = run_trial(t, isa, isa == RK_ISA_AVX2 ? 4 : 2, 1 + (int)isa);
+		for (int copies = !t->keeps_full; bed_has_isa(isa) && copies < 2; copies++)
+			n_full = run_trial(t, isa, (isa == RK_ISA_AVX2) == copies ? 4 : 2, 1 + ((int)isa + copies) % 3, copies);
 	return n_full;
 }
 

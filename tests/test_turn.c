@@ -199,7 +199,7 @@ static int compare_steps(rk_session *s, aid_sim *w, const int32_t *ids, int n)
 		check_reports(s, w, forced);
 		check_rings(s, w);
 		for (int l = 0; l < s->m->hp.n_layer; l++)
-			full += s->report[0].kind[l] == RK_STEP_FULL;
+			full += s->report[0].kind[l] != RK_STEP_PARTIAL;
 	}
 	return full;
 }
@@ -223,6 +223,7 @@ static void check_policy_changes(void **state)
 		    true },
 		{ "refreshkv:s=0.8", "query=post", true }, { "refreshkv:s=0.8", "attend=selected", false },
 		{ "glance", "bits=0", true }, { "glance:s=0.9", "bits=2", false }, { "glance:k=20", "refreshkv:k=9", true },
+		{ "refreshkv:s=0.8", "glance", true },
 	};
 	for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
 		rk_policy p = aid_policy(change[i].from);

@@ -61,6 +61,9 @@ typedef struct rk_backend_ops {
 	int (*sync)(rk_backend *b, rk_err *e);
 	void (*close)(rk_backend *b);
 
+	/* Has the ring of such a lane copies of keys and values?  Else their rows are read from the full cache, which is kept then. */
+	bool (*ring_copies)(const rk_policy *pol, bool keeps_full);
+
 	/* x[i] = row ids[i] of the embedding table.  ids: host. */
 	void (*embed)(rk_backend *b, float *x, const int32_t *ids, int n);
 	/* y = x / sqrt(mean(x^2) + eps) * w, per row of dim. */

@@ -33,8 +33,8 @@ typedef struct rk_store {
 /* The partial cache of one lane.  For each layer and KV head, slots hold (key, value, position) contiguously.  After a
  * selection slot j is rank j in ascending score, so that `next`, the slot that the next token overwrites, only moves on. */
 typedef struct rk_partial {
-	void *k, *v;	/* [n_layer][n_kv_head][cap][head_dim]; NULL when cap = 0 */
-	int32_t *pos;	/* [n_layer][n_kv_head][cap] absolute positions */
+	void *k, *v;	/* [n_layer][n_kv_head][cap][head_dim]; NULL: the rows of the full cache at `pos` are read instead */
+	int32_t *pos;	/* [n_layer][n_kv_head][cap] absolute positions; NULL when cap = 0 */
 	float *acc;	/* [n_layer][n_kv_head][cap] accumulated probability (RK_SCORE_ACCUMULATED), else NULL */
 	int32_t *count;	/* [n_layer][n_kv_head] slots in use */
 	int32_t *next;	/* [n_layer][n_kv_head] slot that the next append writes; == count while the ring still grows */
@@ -63,7 +63,7 @@ size_t rk_reference_bytes(const rk_hparams *hp);
 /* Bytes of a store of cap positions / of a ring set of cap slots, over all layers and KV heads. */
 size_t rk_store_bytes(const rk_hparams *hp, int cap, size_t kv_bytes);
 size_t rk_sketch_bytes(const rk_hparams *hp, int cap, int bits);
-size_t rk_partial_bytes(const rk_hparams *hp, int cap, size_t kv_bytes, bool acc);
+size_t rk_partial_bytes(const rk_hparams *hp, int cap, size_t kv_bytes, bool acc);	/* kv_bytes 0: no k, v */
 
 /* Element offset of (layer, KV head) in a [n_layer][n_kv_head][cap] array of rows. */
 static inline size_t rk_row_at(const rk_hparams *hp, int layer, int kv_head, int cap)

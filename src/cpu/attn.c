@@ -225,12 +225,19 @@ void rk_attn_plan_glance(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_
 	}
 }
 
+/* With sketches half of the steps choose anew, so a copy would be written about as often as it is read. */
+bool rk_cpu_ring_copies(const rk_policy *pol, bool keeps_full)
+{
+	(void)keeps_full;
+	return !pol->bits;
+}
+
 static void plan_ring(const rk_cpu *c, rk_attn_job *jobs, int kv, int layer, const rk_lane_cache *lane, int n)
 {
 	const rk_partial *r = &lane->part;
 	rk_attn_job job = { .n = n };
 
-	if (rk_attn_by_position(lane)) {
+	if (!lane->part.k) {
 		job.pos = r->pos + rk_row_at(c->b.hp, layer, kv, r->cap);
 		full_cache(c, layer, kv, lane, lane->n_pos, job.span);
 	} else {

@@ -127,12 +127,6 @@ rk_attn_span rk_attn_rows(const rk_cpu *c, const void *k, const void *v, int lay
 int rk_attn_in_prompt(const rk_lane_cache *lane, int n_pos);
 /* s->q = the queries [n_head][head_dim] scaled. */
 void rk_attn_scale_queries(rk_cpu *c, const float *q);
-/* Is what the ring of a lane holds read from the full cache, where it lies?  Then the ring is a list of positions alone.  So it
- * is with sketches: half of the steps choose anew, and a copy would be written about as often as it is read. */
-static inline bool rk_attn_by_position(const rk_lane_cache *lane)
-{
-	return lane->pol.bits != 0;
-}
 /* Jobs over the first n_pos positions of the full cache / over all used slots of the rings. */
 void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos);
 /* Jobs that only score, over the sketches of the full cache; queries must have been scaled. */

@@ -67,7 +67,7 @@ static void ring_write(rk_cpu *c, int layer, rk_lane_cache *lane, const float *k
 	for (int kv = 0; kv < hp->n_kv_head; kv++, k += d, v += d) {
 		size_t ring = rk_row_at(hp, layer, kv, 1), slot = rk_row_at(hp, layer, kv, r->cap) + (size_t)r->next[ring];
 		assert(r->next[ring] < r->cap);
-		if (rk_attn_by_position(lane)) {
+		if (!lane->part.k) {
 			;	/* the tail has it */
 		} else if (c->b.kv_bytes == sizeof(rk_half)) {
 			c->lin->to_half((rk_half *)r->k + slot * d, k, hp->head_dim);
@@ -230,7 +230,7 @@ static void refresh_piece(void *ctx, int piece, int worker)
 		int item = piece - n_kv;
 		kv = rk_attn_kv_of(s->ring_job, item);
 		wait_for(&s->n_done[kv], s->job[kv + 1].first_item - s->job[kv].first_item + 1);
-		if (!rk_attn_by_position(r->lane))
+		if (r->lane->part.k)
 			rk_attn_gather_chunk(c, r->layer, r->lane, kv, item - s->ring_job[kv].first_item, r->lane->n_pos);
 		if (r->attend)
 			rk_attn_chunk(c, s->ring_job, item, worker, true);

@@ -126,6 +126,7 @@ static const rk_backend_ops cpu_ops = {
 	.download = cpu_copy,
 	.sync = cpu_sync,
 	.close = cpu_close,
+	.ring_copies = rk_cpu_ring_copies,
 	.embed = rk_cpu_embed,
 	.rmsnorm = rk_cpu_rmsnorm,
 	.matmul = rk_cpu_matmul,

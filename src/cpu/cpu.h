@@ -41,6 +41,7 @@ void rk_cpu_silu_mul(rk_backend *b, float *y, const float *gate, const float *up
 void rk_cpu_add(rk_backend *b, float *x, const float *y, int n, int dim);
 void rk_cpu_logits_stats(rk_backend *b, const float *logits, int n, float *lse, int32_t *argmax);
 float rk_cpu_logits_kl(rk_backend *b, const float *p, float p_lse, const float *q, float q_lse);
+bool rk_cpu_ring_copies(const rk_policy *pol, bool keeps_full);
 void rk_cpu_attn_prefill(rk_backend *b, int layer, const rk_store *prompt, const rk_store *tail, int tail_len,
                          const float *q, int n, float *out, float *colsum);
 void rk_cpu_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, const float *q_pre, const float *q, int n_q,

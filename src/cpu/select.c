@@ -359,7 +359,7 @@ void rk_cpu_select(rk_backend *b, int layer, rk_lane_cache *lane, int n_pos, con
 	if (p->score == RK_SCORE_ATTENTION)
 		sum_window(c, layer, lane, n_pos, q, n_q);
 	rk_team_run(c->team, hp->n_kv_head, select_head, &(struct select_head){ c, layer, lane, n_pos, colsum });
-	if (!rk_attn_by_position(lane))
+	if (lane->part.k)
 		rk_attn_gather(c, layer, lane, n_pos);
 	if (p->refresh == RK_REFRESH_QUERY && q_pre)	/* none when a ring is made anew in mid-session */
 		rk_attn_compared(hp, p, rk_attn_reference(hp, layer, lane), q_pre, q + (size_t)(n_q - 1) * (size_t)hp->n_head * d);

@@ -29,9 +29,11 @@ void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk
 			p->sketch += rk_sketch_bytes(b->hp, max_new, pol->bits) +
 			             (shared & 1u << pol->bits ? 0 : rk_sketch_bytes(b->hp, n_prompt, pol->bits));
 		shared |= 1u << pol->bits;
-		if (cfg->keep_full || rk_policy_keeps_full(pol))
+		bool keeps_full = cfg->keep_full || rk_policy_keeps_full(pol);
+		if (keeps_full)
 			p->tail[i] = tail_bytes(b, max_new);
-		p->partial[i] = rk_partial_bytes(b->hp, rk_partial_cap(pol, n_prompt, max_new), b->kv_bytes, pol->score == RK_SCORE_ACCUMULATED);
+		p->partial[i] = rk_partial_bytes(b->hp, rk_partial_cap(pol, n_prompt, max_new), b->ops->ring_copies(pol, keeps_full) ? b->kv_bytes : 0,
+		                                 pol->score == RK_SCORE_ACCUMULATED);
 		p->total += p->tail[i] + p->partial[i];
 	}
 	p->total += p->sketch;

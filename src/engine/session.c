@@ -57,25 +57,31 @@ static int lane_sketch(rk_session *s, rk_lane_cache *c, const rk_policy *p, rk_e
 
 static void partial_free(rk_session *s, rk_partial *p)
 {
-	if (p->k)
-		s->b->ops->free(s->b, p->k, rk_partial_bytes(s->b->hp, p->cap, s->b->kv_bytes, p->acc != NULL));
+	if (p->pos)
+		s->b->ops->free(s->b, p->k ? p->k : p->pos, rk_partial_bytes(s->b->hp, p->cap, p->k ? s->b->kv_bytes : 0, p->acc != NULL));
 	*p = (rk_partial){ 0 };
 }
 
-/* One allocation: keys, values, positions, accumulators, counts, next slots. */
-static int partial_init(rk_session *s, rk_partial *p, int cap, bool acc, rk_err *e)
+/* The rings of lane c under policy pol, one allocation: keys and values (if any), positions, counts, next slots, accumulators. */
+static int partial_init(rk_session *s, rk_partial *p, const rk_lane_cache *c, const rk_policy *pol, rk_err *e)
 {
 	const rk_hparams *hp = s->b->hp;
-	size_t rings = (size_t)hp->n_layer * (size_t)hp->n_kv_head, slots = rings * (size_t)cap;
-	size_t kv = slots * (size_t)hp->head_dim * s->b->kv_bytes;
+	int cap = rk_partial_cap(pol, s->plan.n_prompt, s->plan.max_new);
+	bool acc = pol->score == RK_SCORE_ACCUMULATED, copies = s->b->ops->ring_copies(pol, c->keeps_full);
+	size_t rings = (size_t)hp->n_layer * (size_t)hp->n_kv_head, slots = rings * (size_t)cap, kv_bytes = copies ? s->b->kv_bytes : 0;
+	size_t kv = slots * (size_t)hp->head_dim * kv_bytes;
+	char *at;
 
 	*p = (rk_partial){ .cap = cap };
 	if (cap == 0)
 		return 0;
-	if (alloc_on(s->b, rk_partial_bytes(hp, cap, s->b->kv_bytes, acc), &p->k, e))
+	if (alloc_on(s->b, rk_partial_bytes(hp, cap, kv_bytes, acc), &at, e))
 		return -1;
-	p->v = (char *)p->k + kv;
-	p->pos = (int32_t *)((char *)p->v + kv);
+	if (copies) {
+		p->k = at;
+		p->v = at + kv;
+	}
+	p->pos = (int32_t *)(at + 2 * kv);
 	p->count = p->pos + slots;
 	p->next = p->count + rings;
 	p->acc = acc ? (float *)(p->next + rings) : NULL;
@@ -148,7 +154,7 @@ static int lane_init(rk_session *s, int i, int n, int max_new, rk_err *e)
 		c->rest = c->q_ref + (size_t)s->b->hp->n_layer * (size_t)(s->b->hp->n_head * s->b->hp->head_dim);
 	if (lane_sketch(s, c, p, e))
 		return -1;
-	return partial_init(s, &c->part, rk_partial_cap(p, n, max_new), p->score == RK_SCORE_ACCUMULATED, e);
+	return partial_init(s, &c->part, c, p, e);
 }
 
 /* Prefills n tokens in chunks, the first one short, so that the last is whole: the queries that a selection looks at are
@@ -284,8 +290,7 @@ static int change_ring(rk_session *s, int lane, const rk_policy *pol, rk_err *e)
 		return rk_fail(e, RK_EFAIL, "lane %d (%s) has dropped its full cache, so its selection cannot be made anew", lane, c->pol.name);
 	if (pol->score == RK_SCORE_ACCUMULATED)
 		return rk_fail(e, RK_EFAIL, "policy %s needs sums that are taken during the prefill; start a new session with it", pol->name);
-	if (rk_policy_check_budget(pol, s->n_prompt, e) ||
-	    partial_init(s, &part, rk_partial_cap(pol, s->n_prompt, s->plan.max_new), false, e))
+	if (rk_policy_check_budget(pol, s->n_prompt, e) || partial_init(s, &part, c, pol, e))
 		return -1;
 	partial_free(s, &c->part);
 	c->part = part;
@@ -320,15 +325,13 @@ int rk_session_set_policy(rk_session *s, int lane, const char *spec, rk_err *e)
 		return rk_fail(e, RK_EFAIL, "lane %d (%s) has dropped its full cache, which %s needs", lane, old->name, pol.name);
 	if (lane_sketch(s, c, &pol, e))
 		return -1;
-	if (pol.score != old->score || pol.evict != old->evict || pol.sinks != old->sinks ||
+	if (pol.score != old->score || pol.evict != old->evict || pol.sinks != old->sinks || !pol.bits != !old->bits ||
 	    rk_policy_budget(&pol, s->n_prompt) != rk_policy_budget(old, s->n_prompt))
 		return change_ring(s, lane, &pol, e);
 	if (pol.refresh == RK_REFRESH_QUERY && (old->refresh != RK_REFRESH_QUERY || pol.query != old->query))
 		c->force_full = true;	/* the reference query is missing or of another kind */
 	if (pol.tail && !old->tail)
 		c->force_full = true;	/* so is the stand-in */
-	if (!pol.bits && old->bits)
-		c->force_full = true;	/* the ring is a list of positions, without keys and values */
 	c->pol = s->cfg.lane[lane] = pol;
 	return 0;
 }
