@@ -326,7 +326,7 @@ int rk_cuda_heads_together(int group)
 
 dim3 rk_cuda_chunk_grid(const rk_cuda *c, int heads)
 {
-	int fill = 4 * c->n_sm / c->dims.n_kv + 1;
+	int fill = rk_cuda_fill(c);
 
 	return dim3((unsigned)(fill < c->s.max_chunk ? fill : c->s.max_chunk), (unsigned)c->dims.n_kv,
 	            (unsigned)((c->dims.group + heads - 1) / heads));

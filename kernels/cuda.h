@@ -112,6 +112,8 @@ bool rk_cuda_ok(rk_cuda *c, cudaError_t r, const char *call);
 bool rk_cuda_blas_ok(rk_cuda *c, cublasStatus_t r, const char *call);
 /* false after an error: there is nothing to enqueue any more. */
 inline bool rk_cuda_alive(const rk_cuda *c) { return c->error.code == RK_OK; }
+/* Blocks per KV head that fill the GPU. */
+inline int rk_cuda_fill(const rk_cuda *c) { return 4 * c->n_sm / c->dims.n_kv + 1; }
 
 /* Copies a matrix to the device, sorted into planes; dst must hold rk_matrix_place bytes. */
 int rk_cuda_tensor_put(rk_cuda *c, void *dst, const rk_tensor *src, rk_err *e);

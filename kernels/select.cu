@@ -269,7 +269,7 @@ __global__ void gather(rk_dims m, int layer, const rk_dev_lane *lane)
 
 static unsigned tiles(const rk_cuda *c)
 {
-	int all = c->s.ld / THREADS, fill = 4 * c->n_sm / c->dims.n_kv + 1;
+	int all = c->s.ld / THREADS, fill = rk_cuda_fill(c);
 	return (unsigned)(all < fill ? all : fill);
 }
 

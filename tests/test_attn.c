@@ -234,8 +234,10 @@ static void decode_is_exact(void **state)
 /* The same bits on 1, 2 and 3 threads, and for a lane alone and among others. */
 static void decode_bits_are_fixed(void **state)
 {
-	const rk_policy pols[] = { refresh, vanilla, refresh };
-	const int budgets[] = { 300, 0, 17 }, n_prompt = 700, n_step = 7;
+	rk_policy selected = refresh;
+	selected.attend = RK_ATTEND_SELECTED;
+	const rk_policy pols[] = { refresh, vanilla, refresh, selected };
+	const int budgets[] = { 300, 0, 17, 290 }, n_prompt = 700, n_step = 7;
 
 	(void)state;
 	for (enum rk_isa isa = 0; isa < N_ISA; isa++) {
@@ -244,21 +246,61 @@ static void decode_bits_are_fixed(void **state)
 		bed_shape s = { .isa = isa, .n_thread = 1, .n_kv = 3, .n_head = 9, .d = 16, .kv_bytes = 2,
 		                .max_rows = 8, .max_pos = 710 };
 		size_t qrow = (size_t)(s.n_head * s.d);
-		struct trace want = run_lanes(&s, pols, budgets, 3, n_prompt, n_step, false);
+		struct trace want = run_lanes(&s, pols, budgets, 4, n_prompt, n_step, false);
 		for (s.n_thread = 1; s.n_thread <= 3; s.n_thread++) {
-			struct trace got = run_lanes(&s, pols, budgets, 3, n_prompt, n_step, false);
-			assert_memory_equal(got.out, want.out, (size_t)n_step * 3 * qrow * sizeof *got.out);
+			struct trace got = run_lanes(&s, pols, budgets, 4, n_prompt, n_step, false);
+			assert_memory_equal(got.out, want.out, (size_t)n_step * 4 * qrow * sizeof *got.out);
 			free_trace(got);
-			for (int j = 0; j < 3; j++) {
+			for (int j = 0; j < 4; j++) {
 				got = run_lanes(&s, &pols[j], &budgets[j], 1, n_prompt, n_step, false);
 				for (int i = 0; i < n_step; i++)
-					assert_memory_equal(got.out + (size_t)i * qrow, want.out + (size_t)(i * 3 + j) * qrow,
+					assert_memory_equal(got.out + (size_t)i * qrow, want.out + (size_t)(i * 4 + j) * qrow,
 					                    qrow * sizeof *got.out);
 				free_trace(got);
 			}
 		}
 		free_trace(want);
 	}
+}
+
+/* Rows that lie scattered give the bits that they give one after the other. */
+static void scattered_rows(void **state)
+{
+	enum { N = 37, MOST = 128 };
+	uint32_t seed = 9;
+	float *x = random_floats(&seed, N * MOST), *q = random_floats(&seed, 8 * MOST), *p = random_floats(&seed, 8 * N);
+	rk_half half[N * MOST];
+
+	(void)state;
+	for (int i = 0; i < N * MOST; i++)
+		half[i] = rk_float_to_half(x[i]);
+	for (enum rk_isa isa = 0; isa < N_ISA; isa++)
+		for (size_t i = 0; bed_has_isa(isa) && i < sizeof dims / sizeof *dims; i++)
+			for (size_t g = 0; g < 2 * (sizeof groups / sizeof *groups); g++) {
+				const rk_attn_kernels *k = rk_attn_kernels_for((int)isa);
+				bool f16 = g % 2;
+				int d = dims[i], heads = groups[g / 2];
+				size_t bytes = (size_t)d * (f16 ? 2 : 4);
+				char *in_order = bed_alloc(N * bytes), *all = f16 ? (char *)half : (char *)x;
+				const char *row[N];
+				float *want = bed_alloc(8 * MOST * sizeof *want), *got = bed_alloc(8 * MOST * sizeof *got);
+				for (int t = 0; t < N; t++) {
+					row[t] = all + (size_t)(t * 11 % N) * bytes;
+					memcpy(in_order + (size_t)t * bytes, row[t], bytes);
+				}
+				k->score(want, MOST, q, heads, in_order, N, d, f16);
+				k->score_rows(got, MOST, q, heads, row, N, d, f16);
+				assert_memory_equal(got, want, 8 * MOST * sizeof *got);
+				k->mix(want, p, N, heads, in_order, N, d, f16);
+				k->mix_rows(got, p, N, heads, row, N, d, f16);
+				assert_memory_equal(got, want, 8 * MOST * sizeof *got);
+				bed_free(in_order);
+				bed_free(want);
+				bed_free(got);
+			}
+	free(x);
+	free(q);
+	free(p);
 }
 
 /* stride=1, and s > 1 with qc=1, refresh at every step: vanilla bit for bit.  K >= n: vanilla within rounding. */
@@ -300,6 +342,7 @@ int main(void)
 		cmocka_unit_test(prefill_bits_are_fixed),
 		cmocka_unit_test(decode_is_exact),
 		cmocka_unit_test(decode_bits_are_fixed),
+		cmocka_unit_test(scattered_rows),
 		cmocka_unit_test(degenerate_policies_are_vanilla),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

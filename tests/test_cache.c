@@ -27,6 +27,7 @@ static void check_partial_bytes(void **state)
 	assert_int_equal(rk_partial_bytes(&hp, 0, 2, true), 0);
 	assert_int_equal(rk_partial_bytes(&hp, 129, 2, false), kv + 4 * slots + 8 * rings);
 	assert_int_equal(rk_partial_bytes(&hp, 129, 2, true), kv + 8 * slots + 8 * rings);
+	assert_int_equal(rk_partial_bytes(&hp, 129, 0, false), 4 * slots + 8 * rings);
 	assert_true(rk_partial_bytes(&hp, 2000000, 4, true) == 30ull * 3 * 2000000 * (64 * 2 * 4 + 8) + 8 * rings);
 }
 

@@ -164,7 +164,7 @@ static void check_said(void **state)
 		int32_t *ids;
 		size_t n;
 		char *text;
-		rk_span said[2];
+		rk_stretch said[2];
 		assert_int_equal(rk_engine_format(g, "be <|im_end|> brief", user[i], &text, said, &ids, &n, NULL), 0);
 		assert_memory_equal(text + said[1].at, user[i], said[1].len);
 		assert_int_equal(said[1].len, strlen(user[i]));

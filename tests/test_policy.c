@@ -267,8 +267,8 @@ static void test_remark(void **state)
 	}
 	rk_policy p = must_parse("refreshkv");
 	rk_policy_remark(&p, 37, remark);
-	assert_string_equal(remark, "policy refreshkv keeps 4 of this first prompt's 37 tokens (k=0.125), too few for a sensible reply; a count, such "
-	                            "as k=64, does not depend on the prompt");
+	assert_string_equal(remark, "policy refreshkv keeps 4 of this first prompt's 37 tokens (k=0.125), too few for a sensible reply; refreshkv:"
+	                            "k=64 does not depend on the prompt");
 }
 
 static void test_budget(void **state)

@@ -602,7 +602,7 @@ static void names_that_were_said(void **state)
 	(void)state;
 	rk_tokenizer *t = open_tiny();
 	static const char text[] = "<|im_end|>the <|im_end|> then<|im_end|>";
-	const rk_span said[] = { { 0, 0 }, { 10, sizeof text - 1 - 20 } };
+	const rk_stretch said[] = { { 0, 0 }, { 10, sizeof text - 1 - 20 } };
 	int32_t end = rk_token_find(t, "<|im_end|>"), *ids, *plain;
 	size_t n, n_plain;
 	assert_int_equal(rk_tokenize_said(t, text, strlen(text), RK_TOK_SPECIAL, said, 2, &ids, &n, NULL), 0);

@@ -265,7 +265,7 @@ static void check_policy_changes(void **state)
 static void check_policy_change_before_turn(void **state)
 {
 	(void)state;
-	static const char *const to[] = { "refreshkv:k=20", "snapkv:k=20", "streamingllm:k=20", "vanilla" };
+	static const char *const to[] = { "refreshkv:k=20", "snapkv:k=20", "streamingllm:k=20", "vanilla", "glance:k=20" };
 	for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
 		rk_policy p = aid_policy("refreshkv:s=0.8");
 		aid_rig_opt opt = { .exact = true, .chunk = 32, .keep_full = true, .seed = 1, .lanes = { "refreshkv:s=0.8" } };

@@ -23,7 +23,7 @@ typedef struct rk_backend rk_backend;
  * alike with AVX2 and up; float weights, exact, and everything without AVX2 go to a GEMM in f32 where there are many rows. */
 enum rk_phase {
 	RK_PREFILL,	/* many rows */
-	RK_DECODE,	/* one row per lane: weights read packed, 8-bit activations (f32 under exact) */
+	RK_DECODE,	/* one row per lane: weights read packed */
 };
 
 enum rk_step_kind {
@@ -38,7 +38,7 @@ typedef struct rk_step_report {
 	float cos[RK_MAX_LAYER];	/* cosine where a check was due, NaN elsewhere */
 	float churn[RK_MAX_LAYER];	/* share of C_p replaced by this step's selection, mean over KV heads; NaN: no selection */
 	int64_t bytes_full;		/* K and V bytes read from C_f to attend */
-	int64_t bytes_partial;		/* K and V bytes read from C_p */
+	int64_t bytes_partial;		/* K and V bytes of the slots of C_p attended */
 	int64_t bytes_score;		/* bytes read from C_f only to score (attend=selected): keys, or their sketches */
 } rk_step_report;
 

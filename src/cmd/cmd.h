@@ -138,9 +138,16 @@ void rk_trace_opts_close(rk_recorder *r);
 /* What a trace lacks (its start or end, `lost` events), a sentence each between `before` and `after`. */
 void rk_cmd_trace_remarks(FILE *f, const char *before, const char *after, const rk_trace *t, const char *path, int64_t lost);
 
+/* What is told on stderr before a reply: a line of progress on a terminal, and with a reply to be read, where a policy keeps too
+ * little for one. */
+enum rk_tell { RK_TELL_NOTHING, RK_TELL_PROGRESS, RK_TELL_REPLY };
+
 /* Follows the running command until RK_EV_IDLE.  trace (NULL: none) is fed every event.  fn may be NULL.  -1 with the
- * engine's error or fn's.  tell: on stderr, what a policy keeps where that is next to nothing, and a line of progress on a terminal. */
-int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, bool tell, rk_event_fn fn, void *ctx, rk_err *e);
+ * engine's error or fn's. */
+int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, enum rk_tell tell, rk_event_fn fn, void *ctx, rk_err *e);
+
+/* The remark of RK_TELL_REPLY. */
+void rk_cmd_tell_remark(const rk_stats *s);
 
 /* The figures of one lane's reply on stderr, one per line: what `run` prints, from a live session or a trace. */
 void rk_cmd_print_figures(rk_record *r, int lane);

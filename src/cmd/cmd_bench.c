@@ -181,7 +181,7 @@ static int run_once(struct bench *b, int ctx, int from, int n, struct row *rows_
 	    rk_engine_ask_ids(g, ids, ctx, b->o.steps + 1, RK_FOLLOW_TEXT, ids + ctx, b->o.steps + 1, e))
 		goto out;
 	rk_cmd_catch_interrupt(g);
-	rc = rk_cmd_follow(g, &rec, NULL, !b->o.result.quiet, on_event, &rows_of[0], e);
+	rc = rk_cmd_follow(g, &rec, NULL, b->o.result.quiet ? RK_TELL_NOTHING : RK_TELL_PROGRESS, on_event, &rows_of[0], e);
 	rk_cmd_release_interrupt();
 	if (rc == 0 && rk_cmd_interrupted())
 		rc = 1;

@@ -207,7 +207,7 @@ static int compare(rk_engine *g, const rk_engine_cfg *cfg, const rk_prompt *p, c
 	rk_cmd_catch_interrupt(g);
 	int rc = ask(g, cfg, p, o, &trace, e);
 	if (rc == 0)
-		rc = rk_cmd_follow(g, &r, trace, !o->quiet, NULL, NULL, e);
+		rc = rk_cmd_follow(g, &r, trace, o->quiet ? RK_TELL_NOTHING : RK_TELL_REPLY, NULL, NULL, e);
 	rk_cmd_release_interrupt();
 	rk_trace_opts_close(trace);
 	if (rc == 0 && o->json) {

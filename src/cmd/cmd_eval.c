@@ -12,7 +12,7 @@
 #include "eval/summary.h"
 
 static const rk_opt rows[] = {
-	{ "task", 0, RK_OPT_LIST, offsetof(rk_eval_opts, task), .metavar = "NAME", .doc = "a task of the suite; without it: all of them" },
+	{ "task", 0, RK_OPT_LIST, offsetof(rk_eval_opts, task), .metavar = "NAME", .doc = "a task of the suite; without it: all that the files given allow" },
 	{ "length", 'c', RK_OPT_STR, offsetof(rk_eval_opts, length), .metavar = "TOK[,TOK...]",
 	  .doc = "tokens of prompt and reply together; for ppl of the prompt.  Without it: what suits the suite; longproc: 0 is the task's own size" },
 	{ "examples", 'n', RK_OPT_INT, offsetof(rk_eval_opts, examples), .def = "0", .min = 0, .max = 1000000, .metavar = "N",

@@ -270,7 +270,7 @@ static int run_window(struct ppl *p, size_t offset, rk_err *e)
 	int rc = rk_engine_ask_ids(p->g, ids, p->o.ctx, p->o.eval, RK_FOLLOW_TEXT, ids + p->o.ctx, p->o.eval, e);
 	free(ids);
 	if (rc == 0)
-		rc = rk_cmd_follow(p->g, &r, p->trace, !p->o.result.quiet, NULL, NULL, e);
+		rc = rk_cmd_follow(p->g, &r, p->trace, p->o.result.quiet ? RK_TELL_NOTHING : RK_TELL_PROGRESS, NULL, NULL, e);
 	if (rc == 0)
 		rc = rk_cmd_interrupted() ? 1 : report_window(p, offset, &r, e);
 	rk_record_free(&r);

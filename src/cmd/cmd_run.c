@@ -183,7 +183,7 @@ static int answer(rk_engine *g, const rk_engine_cfg *cfg, const rk_prompt *p, co
 	rk_cmd_catch_interrupt(g);
 	int rc = ask(g, p, o->sampling.n_new, e);
 	if (rc == 0)
-		rc = rk_cmd_follow(g, &r, trace, !o->quiet, o->json ? NULL : stream_text, e, e);
+		rc = rk_cmd_follow(g, &r, trace, o->quiet ? RK_TELL_NOTHING : RK_TELL_REPLY, o->json ? NULL : stream_text, e, e);
 	rk_cmd_release_interrupt();
 	rk_trace_opts_close(trace);
 	if (rc)

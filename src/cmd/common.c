@@ -252,22 +252,16 @@ static bool show_progress(const rk_event *ev)
 	return true;
 }
 
-/* Of each lane that keeps next to nothing, before its reply. */
-static void tell_remarks(const rk_stats *s)
+void rk_cmd_tell_remark(const rk_stats *s)
 {
 	char remark[RK_REMARK_MAX];
-	rk_policy p;
 
-	for (int i = 0; i < s->n_lane; i++) {
-		if (rk_policy_parse(&p, s->lane[i].spec, NULL))
-			continue;
-		rk_policy_remark(&p, s->n_prompt, remark);
-		if (remark[0])
-			fprintf(stderr, "refreshkv: %s\n", remark);
-	}
+	rk_stats_remark(s, remark);
+	if (remark[0])
+		fprintf(stderr, "refreshkv: %s\n", remark);
 }
 
-int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, bool tell, rk_event_fn fn, void *ctx, rk_err *e)
+int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, enum rk_tell tell, rk_event_fn fn, void *ctx, rk_err *e)
 {
 	rk_event ev;
 	const void *payload;
@@ -283,9 +277,9 @@ int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, bool tell, r
 			rk_engine_stop(g);
 			rc = -1;
 		}
-		if (ev.type == RK_EV_START && tell && rc == 0)
-			tell_remarks(&rec->stats);
-		if (ev.type == RK_EV_PREFILL && tell && isatty(STDERR_FILENO))
+		if (ev.type == RK_EV_START && tell == RK_TELL_REPLY && rc == 0)
+			rk_cmd_tell_remark(&rec->stats);
+		if (ev.type == RK_EV_PREFILL && tell != RK_TELL_NOTHING && isatty(STDERR_FILENO))
 			shown = show_progress(&ev);
 		if (ev.type == RK_EV_ERROR && ev.lane < 0 && rc == 0)
 			rc = rk_fail(e, ev.error.code, "%.*s", (int)ev.size, (const char *)payload);

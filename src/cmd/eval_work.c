@@ -2,7 +2,6 @@
 #include "cmd/eval_work.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

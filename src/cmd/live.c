@@ -52,8 +52,8 @@ static int ask(void *ctx, const char *user, rk_err *e)
 	return rc;
 }
 
-/* Writes one turn, and the reply where there is one; said: of system, user and reply. */
-static int write_turn(rk_live *l, const rk_said *turn, bool first, bool last, FILE *f, rk_span said[3], rk_err *e)
+/* Writes one turn, and the reply where there is one; words: where those of system, user and reply are. */
+static int write_turn(rk_live *l, const rk_said *turn, bool first, bool last, FILE *f, rk_stretch words[3], rk_err *e)
 {
 	bool raw = rk_engine_chat(l->g)->kind == RK_CHAT_RAW;
 	char *user = first ? with_document(l, turn->user, e) : NULL, *text;
@@ -62,24 +62,24 @@ static int write_turn(rk_live *l, const rk_said *turn, bool first, bool last, FI
 	if (first && !user)
 		return -1;
 	/* closed = false: each reply is text here, its end token is still to be written */
-	int rc = rk_chat_turn(rk_engine_chat(l->g), l->system, user ? user : turn->user, first, false, &text, said, e);
+	int rc = rk_chat_turn(rk_engine_chat(l->g), l->system, user ? user : turn->user, first, false, &text, words, e);
 	free(user);
 	if (rc)
 		return -1;
 	fputs(text, f);
-	said[0].at += at;
-	said[1].at += at;
-	said[2] = (rk_span){ at + strlen(text), 0 };
+	words[0].at += at;
+	words[1].at += at;
+	words[2] = (rk_stretch){ at + strlen(text), 0 };
 	free(text);
 	if (!last && turn->reply) {
 		fputs(turn->reply, f);
-		said[2].len = raw ? 0 : strlen(turn->reply);
+		words[2].len = raw ? 0 : strlen(turn->reply);
 	}
 	return 0;
 }
 
 /* The text of a whole conversation up to the point where the last reply starts; said: [3 * n]. */
-static char *conversation(rk_live *l, const rk_said *turn, int n, rk_span *said, rk_err *e)
+static char *conversation(rk_live *l, const rk_said *turn, int n, rk_stretch *said, rk_err *e)
 {
 	char *all = NULL;
 	size_t len = 0;
@@ -101,7 +101,7 @@ static int ask_again(void *ctx, const rk_said *turn, int n, int seed, rk_err *e)
 	rk_live *l = ctx;
 	int32_t *ids = NULL;
 	size_t n_ids, n_said = 3 * (size_t)n;
-	rk_span *said = calloc(n_said, sizeof *said);
+	rk_stretch *said = calloc(n_said, sizeof *said);
 	char *text = NULL;
 	unsigned flags = RK_TOK_SPECIAL | (rk_engine_chat(l->g)->kind == RK_CHAT_RAW ? RK_TOK_BOS : 0);
 	int rc = -1;

@@ -34,7 +34,7 @@ static size_t layout(const rk_cpu *c, rk_attn_scratch *s, rk_attn_thread *thread
 	size_t d = (size_t)hp->head_dim, n_head = (size_t)hp->n_head, n_kv = (size_t)hp->n_kv_head, group = n_head / n_kv;
 	size_t dim = (size_t)rk_sketch_dim(hp), d_pad = round_up(d, 16), ld_pos = round_up((size_t)c->cfg.max_pos, 64);
 	size_t rows = (size_t)c->cfg.max_rows * n_head, at = 0;
-	size_t items = 2 * n_kv * ((size_t)c->cfg.max_pos / RK_ATTN_CHUNK + 2);	/* prompt and tail may end in a short chunk */
+	size_t items = 2 * n_kv * ((size_t)c->cfg.max_pos / RK_ATTN_CHUNK + 2);	/* of job and ring_job; prompt and tail may end in a short chunk */
 
 	s->d_pad = (int)d_pad;
 	s->ld_pos = (int)ld_pos;
@@ -237,7 +237,7 @@ static void plan_ring(const rk_cpu *c, rk_attn_job *jobs, int kv, int layer, con
 	const rk_partial *r = &lane->part;
 	rk_attn_job job = { .n = n };
 
-	if (!lane->part.k) {
+	if (!r->k) {
 		job.pos = r->pos + rk_row_at(c->b.hp, layer, kv, r->cap);
 		full_cache(c, layer, kv, lane, lane->n_pos, job.span);
 	} else {

@@ -6,12 +6,9 @@
  */
 #include <assert.h>
 #include <math.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include "cpu/cpu.h"
-
-#define SPIN 4000	/* looks before a thread that waits lets others run: some 50 us */
 
 static double cosine(const float *a, const float *b, int n)
 {
@@ -67,12 +64,10 @@ static void ring_write(rk_cpu *c, int layer, rk_lane_cache *lane, const float *k
 	for (int kv = 0; kv < hp->n_kv_head; kv++, k += d, v += d) {
 		size_t ring = rk_row_at(hp, layer, kv, 1), slot = rk_row_at(hp, layer, kv, r->cap) + (size_t)r->next[ring];
 		assert(r->next[ring] < r->cap);
-		if (!lane->part.k) {
-			;	/* the tail has it */
-		} else if (c->b.kv_bytes == sizeof(rk_half)) {
+		if (r->k && c->b.kv_bytes == sizeof(rk_half)) {	/* without copies the tail has it */
 			c->lin->to_half((rk_half *)r->k + slot * d, k, hp->head_dim);
 			c->lin->to_half((rk_half *)r->v + slot * d, v, hp->head_dim);
-		} else {
+		} else if (r->k) {
 			memcpy((float *)r->k + slot * d, k, d * sizeof *k);
 			memcpy((float *)r->v + slot * d, v, d * sizeof *v);
 		}
@@ -187,16 +182,6 @@ struct refresh {
 	bool attend;	/* what is chosen is attended at once */
 };
 
-/* Waits for n pieces of a KV head.  They have lower numbers than the piece that waits, so somebody is at them. */
-static void wait_for(_Atomic int *n_done, int n)
-{
-	for (int spin = 1; atomic_load_explicit(n_done, memory_order_acquire) < n; spin++) {	/* acquire: what they wrote */
-		__builtin_ia32_pause();
-		if (spin % SPIN == 0)
-			sched_yield();
-	}
-}
-
 /* One KV head chooses anew what its ring holds, which is yet to be gathered. */
 static void choose(const struct refresh *r, int kv, int worker)
 {
@@ -224,12 +209,12 @@ static void refresh_piece(void *ctx, int piece, int worker)
 		rk_attn_chunk(c, s->job, piece, worker, r->all != NULL);
 	} else if (piece < n_item + n_kv) {
 		kv = piece - n_item;
-		wait_for(&s->n_done[kv], s->job[kv + 1].first_item - s->job[kv].first_item);
+		rk_team_wait(&s->n_done[kv], s->job[kv + 1].first_item - s->job[kv].first_item);
 		choose(r, kv, worker);
 	} else {
 		int item = piece - n_kv;
 		kv = rk_attn_kv_of(s->ring_job, item);
-		wait_for(&s->n_done[kv], s->job[kv + 1].first_item - s->job[kv].first_item + 1);
+		rk_team_wait(&s->n_done[kv], s->job[kv + 1].first_item - s->job[kv].first_item + 1);
 		if (r->lane->part.k)
 			rk_attn_gather_chunk(c, r->layer, r->lane, kv, item - s->ring_job[kv].first_item, r->lane->n_pos);
 		if (r->attend)

@@ -106,17 +106,17 @@ static void quantise(const float *x, int n_col, int n, int8_t *q, float *ds)
 		/* a group so small that 127/amax might overflow is 0 */
 		float inv = amax > 0x1p-100f ? 127.0f / amax : 0;
 		int32_t r[RK_GROUP];
-		int total = 0;
+		uint32_t total = 0;	/* wraps where x is not finite */
 		for (int j = 0; j < RK_GROUP; j += VW) {
 			vi v = (vi)(vload(x + j) * inv + magic) - (vi)magic;
 			memcpy(r + j, &v, sizeof v);
 		}
 		for (int j = 0; j < RK_GROUP; j++) {	/* loops that become packs and adds; a conversion of 8 lanes is made byte by byte */
 			q[j] = (int8_t)r[j];
-			total += r[j];
+			total += (uint32_t)r[j];
 		}
 		ds[0] = d;
-		ds[1] = d * (float)total;
+		ds[1] = d * (float)(int32_t)total;
 	}
 }
 

@@ -88,7 +88,7 @@ void rk_sketch_write(uint8_t *code, rk_half *scale, int t, const float *x, int d
 	float s = rk_half_to_float(scale[t]), inv = s > 0 ? 1 / s : 0;
 	for (int j = 0; j < dim; j++) {
 		float u = rintf(x[j] * inv - 0.5f) + n_level / 2;
-		unsigned c = (unsigned)(u < 0 ? 0 : u > n_level - 1 ? n_level - 1 : u);
+		unsigned c = (unsigned)(u > 0 ? u < n_level - 1 ? u : n_level - 1 : 0);	/* 0 if it is not a number */
 		if (bits != 3) {
 			put(block, t % RK_SKETCH_BLOCK, j, bits, c);
 		} else {

@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -173,5 +174,14 @@ void rk_team_run(rk_team *t, int n, rk_team_fn fn, void *ctx)
 		if (done != (uint32_t)n)
 			futex_wait(&t->done, done);
 		atomic_store(&t->caller_sleeps, false);
+	}
+}
+
+void rk_team_wait(_Atomic int *n_done, int n)
+{
+	for (int spin = 1; atomic_load_explicit(n_done, memory_order_acquire) < n; spin++) {	/* acquire: what they wrote */
+		__builtin_ia32_pause();
+		if (spin % SPIN == 0)
+			sched_yield();
 	}
 }

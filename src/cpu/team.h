@@ -24,5 +24,7 @@ void rk_team_close(rk_team *t);	/* NULL is fine */
  * visible to the caller then.  Pieces begin in order, so that one may wait for what earlier ones do.  One caller at a time;
  * fn must not call it. */
 void rk_team_run(rk_team *t, int n, rk_team_fn fn, void *ctx);
+/* In a piece: waits until earlier ones have counted n_done up to n (by atomic_fetch_add, release), and sees what they wrote. */
+void rk_team_wait(_Atomic int *n_done, int n);
 
 #endif

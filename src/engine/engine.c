@@ -195,7 +195,7 @@ static int run_reply(rk_engine *g, const struct cmd *c, rk_err *e)
 	}
 }
 
-static int format_turn(const rk_engine *g, const char *system, const char *user, bool first, bool closed, char **text, rk_span said[2],
+static int format_turn(const rk_engine *g, const char *system, const char *user, bool first, bool closed, char **text, rk_stretch said[2],
                        int32_t **ids, size_t *n, rk_err *e)
 {
 	char *t;
@@ -211,10 +211,10 @@ static int format_turn(const rk_engine *g, const char *system, const char *user,
 	return rc;
 }
 
-int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, rk_span said[2], int32_t **ids, size_t *n,
+int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, rk_stretch said[2], int32_t **ids, size_t *n,
                      rk_err *e)
 {
-	rk_span own[2];
+	rk_stretch own[2];
 
 	return format_turn(g, system, user, true, false, text, said ? said : own, ids, n, e);
 }
@@ -248,7 +248,7 @@ static int lane_turn(rk_engine *g, const struct cmd *c, int lane, int32_t last, 
 {
 	int32_t *ids, *all;
 	size_t n;
-	rk_span said[2];
+	rk_stretch said[2];
 	int k = last >= 0;
 
 	if (format_turn(g, NULL, c->user, false, k && rk_token_is_end(g->tok, last), NULL, said, &ids, &n, e))
@@ -284,7 +284,7 @@ static int ask_ids(rk_engine *g, const struct cmd *c, rk_err *e)
 }
 
 /* A further turn of all lanes, the shadow (which has what lane 0 has) first.  When it fails or is cancelled, lanes that
- * keep C_f are as before; another one keeps the tokens that it was fed. */
+ * keep C_f have it as before (their rings are the next turn's affair, which selects anew); another one keeps the tokens that it was fed. */
 static int further_turn(rk_engine *g, const struct cmd *c, rk_err *e)
 {
 	rk_session *s = &g->session;

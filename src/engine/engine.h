@@ -46,7 +46,7 @@ rk_event_ring *rk_engine_events(rk_engine *g);
 
 /* Text and ids of a first turn, as rk_engine_ask would send it, and (said, see rk_chat_turn) where in the text people's own words are.
  * *text and *ids are allocated; any of them may be NULL. */
-int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, rk_span said[2], int32_t **ids, size_t *n,
+int rk_engine_format(const rk_engine *g, const char *system, const char *user, char **text, rk_stretch said[2], int32_t **ids, size_t *n,
                      rk_err *e);
 
 /* Commands: queued, return at once (-1 with e when the queue is full or an argument is wrong); what happens is told by

@@ -325,6 +325,7 @@ int rk_session_set_policy(rk_session *s, int lane, const char *spec, rk_err *e)
 		return rk_fail(e, RK_EFAIL, "lane %d (%s) has dropped its full cache, which %s needs", lane, old->name, pol.name);
 	if (lane_sketch(s, c, &pol, e))
 		return -1;
+	/* from and to sketches: a ring with copies and one without, where the backend tells them apart; the same steps everywhere */
 	if (pol.score != old->score || pol.evict != old->evict || pol.sinks != old->sinks || !pol.bits != !old->bits ||
 	    rk_policy_budget(&pol, s->n_prompt) != rk_policy_budget(old, s->n_prompt))
 		return change_ring(s, lane, &pol, e);
@@ -354,7 +355,7 @@ void rk_session_cache_bytes(const rk_session *s, int64_t *full, int64_t *partial
 	for (int i = 0; i < s->cfg.n_lane + s->cfg.shadow; i++) {
 		const rk_lane_cache *c = &s->lane[i];
 		*full += store_bytes(s, &c->tail);
-		*partial += (int64_t)rk_partial_bytes(hp, c->part.cap, s->b->kv_bytes, c->part.acc != NULL);
+		*partial += (int64_t)rk_partial_bytes(hp, c->part.cap, c->part.k ? s->b->kv_bytes : 0, c->part.acc != NULL);
 	}
 }
 

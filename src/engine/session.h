@@ -67,8 +67,8 @@ int rk_session_positions(rk_session *s, int lane, int layer);
 /* Positions that the lane can still take. */
 int rk_session_room(const rk_session *s, int lane);
 
-/* Changes a lane's policy between steps: "key=value,..." or a whole spec.  A change that the ring depends on (k, or another
- * preset) makes the next step a refresh in all layers, and needs the full cache: without it, an error. */
+/* Changes a lane's policy between steps: "key=value,..." or a whole spec.  A change that the ring depends on (k, bits
+ * from or to 0, or another preset) makes the next step a refresh in all layers, and needs the full cache: without it, an error. */
 int rk_session_set_policy(rk_session *s, int lane, const char *spec, rk_err *e);
 
 /* Bytes of C_f (prompt store, tails, their sketches) and C_p now held. */

@@ -185,3 +185,13 @@ double rk_stats_bytes_per_step(const rk_stats *s, int lane)
 
 	return l->n_step ? (double)(l->bytes_full + l->bytes_partial + l->bytes_score) / l->n_step : (double)NAN;
 }
+
+void rk_stats_remark(const rk_stats *s, char out[RK_REMARK_MAX])
+{
+	rk_policy p;
+
+	out[0] = '\0';
+	for (int i = 0; i < s->n_lane && !out[0]; i++)
+		if (!rk_policy_parse(&p, s->lane[i].spec, NULL))
+			rk_policy_remark(&p, s->n_prompt, out);
+}

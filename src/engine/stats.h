@@ -44,5 +44,7 @@ double rk_stats_ppl(const rk_stats *s, int lane);			/* exp(mean NLL) */
 double rk_stats_ratio(const rk_stats *s, int lane, int base);		/* exp(mean NLL lane - mean NLL base) */
 double rk_stats_ms_median(rk_stats *s, int lane);			/* NAN without steps */
 double rk_stats_bytes_per_step(const rk_stats *s, int lane);		/* K and V bytes read */
+/* rk_policy_remark of the first lane that it has one on, else "". */
+void rk_stats_remark(const rk_stats *s, char out[RK_REMARK_MAX]);
 
 #endif

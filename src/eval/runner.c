@@ -14,7 +14,7 @@
 
 struct prompt {
 	char *text;		/* as the model sees it, the reply's prefix included */
-	rk_span said[2];	/* see rk_chat_turn */
+	rk_stretch said[2];	/* see rk_chat_turn */
 	int32_t *ids;
 	int n, n_after;		/* tokens; those of them that come after the first selection */
 };
@@ -39,11 +39,11 @@ static size_t question_at(const char *text, const char *message, size_t context)
 static int tokenize(const rk_engine *g, const struct prompt *p, size_t from, size_t to, int32_t **ids, size_t *n, rk_err *e)
 {
 	bool raw = rk_engine_chat(g)->kind == RK_CHAT_RAW;
-	rk_span said[2];
+	rk_stretch said[2];
 
 	for (int i = 0; i < 2; i++) {	/* what is left of them behind `from`, counted from there */
 		size_t at = p->said[i].at > from ? p->said[i].at : from, end = p->said[i].at + p->said[i].len;
-		said[i] = (rk_span){ at - from, end > at ? end - at : 0 };
+		said[i] = (rk_stretch){ at - from, end > at ? end - at : 0 };
 	}
 	return rk_tokenize_said(rk_engine_tokenizer(g), p->text + from, to - from, RK_TOK_SPECIAL | (raw && !from ? RK_TOK_BOS : 0), said, 2, ids,
 	                        n, e);

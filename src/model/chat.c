@@ -170,21 +170,21 @@ static rk_str trimmed(const char *s)
 	return (rk_str){ s, n };
 }
 
-static rk_span say(FILE *f, rk_str s)
+static rk_stretch say(FILE *f, rk_str s)
 {
 	long at = ftell(f);
 
 	fwrite(s.s, 1, s.len, f);
-	return (rk_span){ (size_t)at, s.len };
+	return (rk_stretch){ (size_t)at, s.len };
 }
 
-int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out, rk_span said[2],
+int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out, rk_stretch said[2],
                  rk_err *e)
 {
 	char *text = NULL;
 	size_t n = 0;
 	FILE *f = open_memstream(&text, &n);
-	rk_span where[2] = { 0 };	/* of system and user */
+	rk_stretch where[2] = { 0 };	/* of system and user */
 
 	*out = NULL;
 	if (!f)

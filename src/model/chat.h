@@ -25,7 +25,7 @@ const char *rk_chat_name(const rk_chat_template *c);
  * Special tokens are written by name: tokenize with RK_TOK_SPECIAL.  The template writes its own BOS, if it has one.
  * said (NULL: not wanted): where in it the system message and the user's are, for rk_tokenize_said; a raw "template" has no words of its
  * own to be told from them, and leaves both empty. */
-int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out, rk_span said[2],
+int rk_chat_turn(const rk_chat_template *c, const char *system, const char *user, bool first, bool closed, char **out, rk_stretch said[2],
                  rk_err *e);
 
 #endif

@@ -542,7 +542,7 @@ static const struct special *special_at(const rk_tokenizer *t, const char *s, si
 	return best;
 }
 
-static int tokenize_all(struct job *j, const char *text, size_t len, unsigned flags, const rk_span *said, size_t n_said, rk_err *e)
+static int tokenize_all(struct job *j, const char *text, size_t len, unsigned flags, const rk_stretch *said, size_t n_said, rk_err *e)
 {
 	bool any = j->t->has_user || ((flags & RK_TOK_SPECIAL) && j->t->n_special);
 	size_t start = 0;
@@ -575,7 +575,7 @@ int rk_tokenize(const rk_tokenizer *t, const char *text, size_t len, unsigned fl
 	return rk_tokenize_said(t, text, len, flags, NULL, 0, ids, n, e);
 }
 
-int rk_tokenize_said(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, const rk_span *said, size_t n_said, int32_t **ids,
+int rk_tokenize_said(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, const rk_stretch *said, size_t n_said, int32_t **ids,
                      size_t *n, rk_err *e)
 {
 	struct job j = { .t = t };

@@ -24,10 +24,10 @@ int rk_tokenize(const rk_tokenizer *t, const char *text, size_t len, unsigned fl
 
 /* The same for a prompt that a chat template has written: in the stretches `said`, ascending, the names of control tokens are ordinary
  * text whatever flags say, so that a document which holds "<|im_end|>" does not end its message. */
-typedef struct rk_span {
+typedef struct rk_stretch {
 	size_t at, len;		/* bytes of the text */
-} rk_span;
-int rk_tokenize_said(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, const rk_span *said, size_t n_said, int32_t **ids,
+} rk_stretch;
+int rk_tokenize_said(const rk_tokenizer *t, const char *text, size_t len, unsigned flags, const rk_stretch *said, size_t n_said, int32_t **ids,
                      size_t *n, rk_err *e);
 
 int rk_tokenizer_n_vocab(const rk_tokenizer *t);

@@ -449,7 +449,7 @@ int rk_policy_budget(const rk_policy *p, int n_prompt)
 	return k > 1 ? k : 1;
 }
 
-/* Positions per layer and KV head below which the default model's replies fall apart, whatever the policy: at 16 they are words yet. */
+/* Positions per layer and KV head below which the default model's replies fall apart, whatever the policy: at 16 they are still words. */
 #define FEW 16
 
 void rk_policy_remark(const rk_policy *p, int n_prompt, char out[RK_REMARK_MAX])
@@ -461,8 +461,8 @@ void rk_policy_remark(const rk_policy *p, int n_prompt, char out[RK_REMARK_MAX])
 	if (p->score == RK_SCORE_NONE || p->k >= 1 || k >= FEW || n_prompt < 1)
 		return;
 	get(p, K, v);
-	snprintf(out, RK_REMARK_MAX, "policy %s keeps %d of this first prompt's %d tokens (k=%s), too few for a sensible reply; a count, such as k=64, "
-	         "does not depend on the prompt", p->name, k, n_prompt, v);
+	snprintf(out, RK_REMARK_MAX, "policy %s keeps %d of this first prompt's %d tokens (k=%s), too few for a sensible reply; %s:k=64 does not "
+	         "depend on the prompt", p->name, k, n_prompt, v, p->name);
 }
 
 int rk_policy_check_budget(const rk_policy *p, int n_prompt, rk_err *e)

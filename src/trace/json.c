@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/utf8.h"
 #include "policy/policy.h"
 
 json_t *rk_trace_real(float v)

@@ -409,19 +409,14 @@ static bool plausible(const rk_view *v, const rk_event *ev)
 	}
 }
 
-/* Of each lane that keeps next to nothing, in front of its reply. */
-static void note_remarks(rk_view *v)
+/* Where a lane keeps too little for a reply, in front of it. */
+static void note_remark(rk_view *v)
 {
 	char remark[RK_REMARK_MAX];
-	rk_policy p;
 
-	for (int i = 0; i < v->n_lane; i++) {
-		if (rk_policy_parse(&p, v->stats.lane[i].spec, NULL))
-			continue;
-		rk_policy_remark(&p, v->stats.n_prompt, remark);
-		if (remark[0])
-			rk_view_note(v, "%s", remark);
-	}
+	rk_stats_remark(&v->stats, remark);
+	if (remark[0])
+		rk_view_note(v, "%s", remark);
 }
 
 void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
@@ -434,7 +429,7 @@ void rk_view_event(rk_view *v, const rk_event *ev, const void *payload)
 	if (rk_stats_add(&v->stats, ev, payload, &ignored))
 		v->out_of_memory = true;
 	switch (ev->type) {
-	case RK_EV_START: note_remarks(v); break;
+	case RK_EV_START: note_remark(v); break;
 	case RK_EV_PREFILL:
 		v->phase = RK_PHASE_PREFILL;
 		v->prefill_lane = ev->lane;
