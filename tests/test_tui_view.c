@@ -478,6 +478,17 @@ static int ask_again(void *ctx, const rk_said *turn, int n, int seed, rk_err *e)
 	return 0;
 }
 
+/* A screen over f on which one question was answered by one lane. */
+static void answered(rk_ui *ui, rk_feed *f)
+{
+	ui_open(ui);
+	ui->feed = f;
+	start(&ui->view, 1);
+	rk_view_say(&ui->view, RK_ITEM_USER, "question");
+	reply(&ui->view, 1, 3);
+	ui->view.phase = RK_PHASE_IDLE;
+}
+
 /* A lane whose caches had no room never started: it can be dropped all the same, and counts. */
 static void lanes_that_never_started(void **state)
 {
@@ -489,12 +500,7 @@ static void lanes_that_never_started(void **state)
 	f.add_lane = add_lane;
 	f.drop_lane = drop_lane;
 	f.ask_again = ask_again;
-	ui_open(&ui);
-	ui.feed = &f;
-	start(&ui.view, 1);
-	rk_view_say(&ui.view, RK_ITEM_USER, "question");
-	reply(&ui.view, 1, 3);
-	ui.view.phase = RK_PHASE_IDLE;
+	answered(&ui, &f);
 	lanes_there = 2;
 	lane_dropped = -1;
 	rk_ui_drop_lane(&ui, 2);
@@ -536,12 +542,7 @@ static void a_conversation_that_failed_goes_along(void **state)
 	(void)state;
 	f.ask_again = count_again;
 	f.next = a_token;
-	ui_open(&ui);
-	ui.feed = &f;
-	start(&ui.view, 1);
-	rk_view_say(&ui.view, RK_ITEM_USER, "question");
-	reply(&ui.view, 1, 3);
-	ui.view.phase = RK_PHASE_IDLE;
+	answered(&ui, &f);
 	rk_ui_regenerate(&ui, false);
 	assert_int_equal(asked_again, 1);
 	ui.view.phase = RK_PHASE_IDLE;	/* its prompt did not fit */

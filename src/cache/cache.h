@@ -31,7 +31,8 @@ typedef struct rk_store {
 } rk_store;
 
 /* The partial cache of one lane.  For each layer and KV head, slots hold a position and, where the
- * backend keeps copies, its key and value.  After a selection slot j is rank j in ascending score, so that `next`, the slot that the next token overwrites, only moves on. */
+ * backend keeps copies, its key and value.  After a selection slot j is rank j in ascending score, so that `next`, the slot that
+ * the next token overwrites, only moves on. */
 typedef struct rk_partial {
 	void *k, *v;	/* [n_layer][n_kv_head][cap][head_dim]; NULL: the rows of the full cache at `pos` are read instead */
 	int32_t *pos;	/* [n_layer][n_kv_head][cap] absolute positions; NULL when cap = 0 */

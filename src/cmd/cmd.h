@@ -146,9 +146,6 @@ enum rk_tell { RK_TELL_NOTHING, RK_TELL_PROGRESS, RK_TELL_REPLY };
  * engine's error or fn's. */
 int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, enum rk_tell tell, rk_event_fn fn, void *ctx, rk_err *e);
 
-/* The remark of RK_TELL_REPLY. */
-void rk_cmd_tell_remark(const rk_stats *s);
-
 /* The figures of one lane's reply on stderr, one per line: what `run` prints, from a live session or a trace. */
 void rk_cmd_print_figures(rk_record *r, int lane);
 

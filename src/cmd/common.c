@@ -252,7 +252,7 @@ static bool show_progress(const rk_event *ev)
 	return true;
 }
 
-void rk_cmd_tell_remark(const rk_stats *s)
+static void tell_remark(const rk_stats *s)
 {
 	char remark[RK_REMARK_MAX];
 
@@ -278,7 +278,7 @@ int rk_cmd_follow(rk_engine *g, rk_record *rec, rk_recorder *trace, enum rk_tell
 			rc = -1;
 		}
 		if (ev.type == RK_EV_START && tell == RK_TELL_REPLY && rc == 0)
-			rk_cmd_tell_remark(&rec->stats);
+			tell_remark(&rec->stats);
 		if (ev.type == RK_EV_PREFILL && tell != RK_TELL_NOTHING && isatty(STDERR_FILENO))
 			shown = show_progress(&ev);
 		if (ev.type == RK_EV_ERROR && ev.lane < 0 && rc == 0)

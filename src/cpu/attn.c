@@ -167,13 +167,13 @@ static int chunks(int n)
 	return (n + RK_ATTN_CHUNK - 1) / RK_ATTN_CHUNK;
 }
 
-/* Adds the job of KV head kv, which is cut into n_item chunks. */
-static void add_job(const rk_cpu *c, rk_attn_job *jobs, int kv, rk_attn_job job, int n_item)
+/* Adds the job of KV head kv: an item is a chunk of each span, or of the choice of their rows. */
+static void add_job(const rk_cpu *c, rk_attn_job *jobs, int kv, rk_attn_job job)
 {
 	assert(job.n >= 1 && job.n <= c->cfg.max_pos);
 	job.first_item = jobs[kv].first_item;
 	jobs[kv] = job;
-	jobs[kv + 1].first_item = job.first_item + n_item;
+	jobs[kv + 1].first_item = job.first_item + (job.pos ? chunks(job.n) : chunks(job.span[0].n) + chunks(job.span[1].n));
 }
 
 int rk_attn_in_prompt(const rk_lane_cache *lane, int n_pos)
@@ -195,13 +195,12 @@ static void full_cache(const rk_cpu *c, int layer, int kv, const rk_lane_cache *
 void rk_attn_plan_full(rk_cpu *c, int layer, const rk_lane_cache *lane, int n_pos)
 {
 	rk_attn_job *jobs = ((rk_attn_scratch *)c->attn_scratch)->job;
-	int in_prompt = rk_attn_in_prompt(lane, n_pos);
 
 	jobs[0].first_item = 0;
 	for (int kv = 0; kv < c->b.hp->n_kv_head; kv++) {
 		rk_attn_job job = { .n = n_pos };
 		full_cache(c, layer, kv, lane, n_pos, job.span);
-		add_job(c, jobs, kv, job, chunks(in_prompt) + chunks(n_pos - in_prompt));
+		add_job(c, jobs, kv, job);
 	}
 }
 
@@ -243,7 +242,7 @@ static void plan_ring(const rk_cpu *c, rk_attn_job *jobs, int kv, int layer, con
 	} else {
 		job.span[0] = rk_attn_rows(c, r->k, r->v, layer, kv, r->cap, n);
 	}
-	add_job(c, jobs, kv, job, chunks(n));
+	add_job(c, jobs, kv, job);
 }
 
 void rk_attn_plan_ring(rk_cpu *c, int layer, const rk_lane_cache *lane)

@@ -284,7 +284,8 @@ static int ask_ids(rk_engine *g, const struct cmd *c, rk_err *e)
 }
 
 /* A further turn of all lanes, the shadow (which has what lane 0 has) first.  When it fails or is cancelled, lanes that
- * keep C_f have it as before (their rings are the next turn's affair, which selects anew); another one keeps the tokens that it was fed. */
+ * keep C_f have it as before (their rings are the next turn's affair, which selects anew); another one keeps the tokens that it
+ * was fed. */
 static int further_turn(rk_engine *g, const struct cmd *c, rk_err *e)
 {
 	rk_session *s = &g->session;

@@ -242,14 +242,19 @@ def test_lanes_come_and_go(chat, tmp_path):
     t.wait("did you mean")
 
 
-def test_recording_after_a_lane_that_cannot_be_added(chat):
-    t = chat("-n", "4")
+def add_a_lane_that_fails(t):
+    """After a first question."""
     t.wait("Type a question")
     ask(t, "first")
     leave(t)
     t.send(":lane add snapkv:window=1024\r")	# wider than a chunk of the prefill
     t.wait("error:")
     ready(t)
+
+
+def test_recording_after_a_lane_that_cannot_be_added(chat):
+    t = chat("-n", "4")
+    add_a_lane_that_fails(t)
     t.send(":new\r")
     t.wait(lambda s: "▸ first" not in s)
     t.send(":record one.jsonl\r")
@@ -261,12 +266,7 @@ def test_a_lane_that_cannot_be_added(chat, tmp_path):
     document = tmp_path / "doc.txt"
     document.write_text("lorem ipsum dolor " * 20)
     t = chat(document, "-n", "10", "--policy", "refreshkv:k=4")
-    t.wait("Type a question")
-    ask(t, "first")
-    leave(t)
-    t.send(":lane add snapkv:window=1024\r")	# wider than a chunk of the prefill
-    t.wait("error:")
-    ready(t)
+    add_a_lane_that_fails(t)
     t.send(f":record {tmp_path}/t.jsonl\r")
     t.wait("recording to")
     t.send(":ask second\r")
