@@ -37,7 +37,7 @@ __device__ __forceinline__ static bool due_by_clock(const rk_lane_cache &c)
 {
 	if (c.pol.score == RK_SCORE_NONE)
 		return true;
-	return c.keeps_full && (c.force_full || (c.pol.bits && c.step == 0) || rk_renews(c) ||
+	return c.keeps_full && (c.force_full || rk_renews(c) ||
 	                        (c.pol.refresh == RK_REFRESH_STRIDE && c.step % c.pol.stride == c.pol.stride - 1));
 }
 

@@ -139,6 +139,7 @@ void rk_cuda_matmul(rk_backend *b, float *const y[], const rk_tensor *const w[],
                     enum rk_phase phase);
 void rk_cuda_rope(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
 void rk_cuda_kv_append(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
+void rk_cuda_key_mean(rk_backend *b, rk_store *st, int layer);
 void rk_cuda_sketch(rk_backend *b, rk_store *st, int layer, int at, int n);
 void rk_cuda_silu_mul(rk_backend *b, float *y, const float *gate, const float *up, int n, int dim);
 void rk_cuda_add(rk_backend *b, float *x, const float *y, int n, int dim);

@@ -416,6 +416,7 @@ static rk_backend_ops cuda_ops()
 	o.matmul = rk_cuda_matmul;
 	o.rope = rk_cuda_rope;
 	o.kv_append = rk_cuda_kv_append;
+	o.key_mean = rk_cuda_key_mean;
 	o.sketch = rk_cuda_sketch;
 	o.attn_prefill = rk_cuda_attn_prefill;
 	o.select = rk_cuda_select;

@@ -9,6 +9,7 @@
 #define WARPS 8
 #define THREADS (WARPS * RK_WARP)
 #define SKETCH_WARPS 4
+#define MEAN_WARPS 16
 
 static_assert(THREADS == RK_CUDA_CHUNK && RK_CUDA_CHUNK % RK_SKETCH_BLOCK == 0, "a thread per position of a chunk");
 
@@ -25,6 +26,41 @@ __global__ void sketch(rk_dims m, rk_store st, int layer, int at, int n)
 
 	if (row < n)
 		rk_sketch_key<T>(m, st, layer, (int)blockIdx.y, at + row, (char *)rk_shared() + (size_t)warp * room);
+}
+
+/* key_mean: st.mean of a layer = the mean of its st.len keys.  Reference: rk_cpu_key_mean; f64, exact for f16 keys.
+ * Keys [n_kv][cap][d] f16 or f32.  grid: (n_kv, d / 32), a lane per element, the keys dealt out to MEAN_WARPS warps; shared: a sum
+ * per thread.  Reads the keys once, once per prompt. */
+template<typename T>
+__global__ void key_mean(rk_dims m, rk_store st, int layer)
+{
+	int kv = (int)blockIdx.x, lane = (int)threadIdx.x % RK_WARP, warp = (int)threadIdx.x / RK_WARP, j = (int)blockIdx.y * RK_WARP + lane;
+	const T *k = rk_rows<T>(m, st.k, st.v, layer, kv, st.cap, 0).k;
+	double *part = (double *)rk_shared(), sum = 0;
+
+	for (int t = warp; t < st.len && j < m.d; t += MEAN_WARPS)
+		sum += (double)rk_get(k + (size_t)t * (size_t)m.d + j);
+	part[threadIdx.x] = sum;
+	__syncthreads();
+	if (warp > 0 || j >= m.d)
+		return;
+	for (int w = 1; w < MEAN_WARPS; w++)
+		sum += part[w * RK_WARP + lane];
+	st.mean[rk_ring_at(m, layer, kv) * (size_t)m.d + (size_t)j] = (float)(sum / st.len);
+}
+
+void rk_cuda_key_mean(rk_backend *b, rk_store *st, int layer)
+{
+	rk_cuda *c = (rk_cuda *)b;
+	dim3 grid((unsigned)c->dims.n_kv, (unsigned)((c->dims.d + RK_WARP - 1) / RK_WARP));
+	size_t shared = MEAN_WARPS * RK_WARP * sizeof(double);
+
+	if (!rk_cuda_alive(c))
+		return;
+	if (b->kv_bytes == 4)
+		RK_LAUNCH(key_mean<float>, grid, MEAN_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer);
+	else
+		RK_LAUNCH(key_mean<uint16_t>, grid, MEAN_WARPS * RK_WARP, shared, c->stream, c->dims, *st, layer);
 }
 
 void rk_cuda_sketch(rk_backend *b, rk_store *st, int layer, int at, int n)

@@ -1,4 +1,4 @@
-/* sketch.cuh: low-bit sketches of keys, made by warps: by the kernel `sketch` as a prompt arrives, by `decide` in a step.
+/* sketch.cuh: low-bit sketches of keys, made by warps: by the kernel `sketch` once a prompt is there, by `decide` in a step.
  *
  * The layout is that of src/cache/cache.h: a 32-bit word holds the same field of four elements of one key.  Codes and scales
  * are those of src/cpu/sketch.c bit for bit.
@@ -114,11 +114,12 @@ __device__ __forceinline__ void rk_sketch_key(const rk_dims &m, const rk_store &
 {
 	int lane = (int)threadIdx.x % RK_WARP, dim = rk_sketch_width(m.d);
 	const T *key = rk_rows<T>(m, st.k, st.v, layer, kv, st.cap, 0).k + (size_t)t * (size_t)m.d;
+	const float *mean = st.mean + rk_ring_at(m, layer, kv) * (size_t)m.d;
 	float *all = (float *)room, x[RK_SKETCH_PART];
 
 #pragma unroll
 	for (int i = 0; i < RK_SKETCH_PART; i++)
-		x[i] = lane + i * RK_WARP < m.d ? rk_get(key + lane + i * RK_WARP) : 0;
+		x[i] = lane + i * RK_WARP < m.d ? rk_get(key + lane + i * RK_WARP) - mean[lane + i * RK_WARP] : 0;
 	rk_hadamard(x, dim);
 #pragma unroll
 	for (int i = 0; i < RK_SKETCH_PART; i++)

@@ -17,7 +17,7 @@ bool rk_cuda_may_select(const rk_lane_cache *l)
 
 	if (p->score == RK_SCORE_NONE || !l->keeps_full)
 		return false;
-	return l->force_full || (p->bits && l->step == 0) || rk_renews(*l) ||
+	return l->force_full || rk_renews(*l) ||
 	       (p->refresh == RK_REFRESH_STRIDE && l->step % p->stride == p->stride - 1) ||
 	       (p->refresh == RK_REFRESH_QUERY && l->step % p->qc == p->qc - 1);
 }

@@ -293,8 +293,8 @@ static double as_half(double x)
 	return ldexp(rint(ldexp(x, 11 - e)), e - 11);
 }
 
-/* v [d] as its sketch stands for it, in rotated form: [dim]; without bits only rotated.  dim: a power of two, at least 32. */
-static int sketched(const double *v, int d, int bits, double *out)
+/* v [d] less `from` as its sketch stands for it, in rotated form: [dim]; without bits only rotated.  dim: a power of two, at least 32. */
+static int sketched(const double *v, const double *from, int d, int bits, double *out)
 {
 	int dim = 32;
 	double max = 0, mean = 0, levels = 1 << bits;
@@ -303,7 +303,7 @@ static int sketched(const double *v, int d, int bits, double *out)
 	for (int i = 0; i < dim; i++) {
 		out[i] = 0;
 		for (int j = 0; j < d; j++)
-			out[i] += (__builtin_popcount((unsigned)(i & j)) % 2 ? -v[j] : v[j]) / sqrt(dim);
+			out[i] += (__builtin_popcount((unsigned)(i & j)) % 2 ? -1 : 1) * (v[j] - from[j]) / sqrt(dim);
 		max = fmax(max, fabs(out[i]));
 		mean += fabs(out[i]) / dim;
 	}
@@ -313,14 +313,19 @@ static int sketched(const double *v, int d, int bits, double *out)
 	return dim;
 }
 
-/* As probabilities of all n positions, from sketches. */
+/* As probabilities of all n positions, from sketches of the keys less the prompt's mean key. */
 static void glance(const aid_sim *w, const struct layer *y, int h, const double *q, int n, double *p)
 {
 	int d = w->hp->head_dim, kv = h / (w->hp->n_head / w->hp->n_kv_head), kvd = w->hp->n_kv_head * d;
-	double x[1024], k[1024], max = -INFINITY, sum = 0;
-	int dim = sketched(q + h * d, d, 0, x);
+	double x[1024], k[1024], mean[1024] = { 0 }, max = -INFINITY, sum = 0;
+	int dim = sketched(q + h * d, mean, d, 0, x);
+	for (int i = 0; i < w->n_prompt; i++)
+		for (int j = 0; j < d; j++)
+			mean[j] += y->k[(size_t)i * (size_t)kvd + (size_t)(kv * d + j)] / w->n_prompt;
+	for (int j = 0; j < d; j++)
+		mean[j] = (double)(float)mean[j];
 	for (int i = 0; i < n; i++) {
-		sketched(y->k + (size_t)i * (size_t)kvd + kv * d, d, w->pol.bits, k);
+		sketched(y->k + (size_t)i * (size_t)kvd + kv * d, mean, d, w->pol.bits, k);
 		p[i] = 0;
 		for (int j = 0; j < dim; j++)
 			p[i] += x[j] * k[j] / sqrt(d);
@@ -598,7 +603,7 @@ static void full_step(aid_sim *w, struct layer *y, const double *q, double *out)
 static bool decide(aid_sim *w, struct layer *y, int l)
 {
 	const rk_policy *p = &w->pol;
-	bool forced = w->force_full || (p->bits && w->step == 0) || renews(w);
+	bool forced = w->force_full || renews(w);
 	y->cos = NAN;
 	if (p->score == RK_SCORE_NONE || (p->refresh == RK_REFRESH_STRIDE && w->step % p->stride == p->stride - 1))
 		return true;

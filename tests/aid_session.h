@@ -28,7 +28,7 @@ static const char *const policies[] = {
 	"refreshkv-norefresh:evict=none,k=3", "refreshkv:k=1", "h2o:k=1", "refreshkv-fixed:attend=selected,stride=4",
 	"refreshkv-dynamic", "refreshkv:query=pre-cat,qc=2,s=0.8", "glance", "glance:stride=1,bits=8",
 	    "glance:stride=3,bits=2,group=mean", "glance:bits=3,s=0.95,qc=2,query=pre",
-	"glance:tail=7", "glance:stride=1,bits=3,k=0.07,tail=16",
+	"glance:tail=8", "glance:stride=1,bits=3,k=0.07,tail=16",
 };
 #define N_POLICY (int)(sizeof policies / sizeof *policies)
 

@@ -74,7 +74,9 @@ typedef struct rk_backend_ops {
 	void (*rope)(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
 	/* Converts k, v [n][n_kv_head][head_dim] to the cache's type at elements at .. at+n-1 of the layer. */
 	void (*kv_append)(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
-	/* After kv_append of the same elements: their sketches, of every width that st keeps, from the keys as they are stored. */
+	/* st->mean of a layer = the mean of the st->len keys as they are stored.  Sums in f64: exact in any order where keys are f16. */
+	void (*key_mean)(rk_backend *b, rk_store *st, int layer);
+	/* After kv_append of the same elements: their sketches, of every width that st keeps, from st->mean and the keys as they are stored. */
 	void (*sketch)(rk_backend *b, rk_store *st, int layer, int at, int n);
 	/* Causal attention of n consecutive queries q [n][n_head][head_dim] (after RoPE), flash-style, no n x L matrix.
 	 * Query i attends the whole of `prompt` (prompt->len positions) and then the first tail_len+i+1 positions of `tail`.

@@ -29,6 +29,11 @@ size_t rk_sketch_bytes(const rk_hparams *hp, int cap, int bits)
 	return cap ? rk_row_at(hp, hp->n_layer, 0, 1) * rk_sketch_head_bytes(hp, cap, bits) : 0;
 }
 
+size_t rk_mean_bytes(const rk_hparams *hp)
+{
+	return rk_row_at(hp, hp->n_layer, 0, (int)sizeof(float) * hp->head_dim);
+}
+
 size_t rk_partial_bytes(const rk_hparams *hp, int cap, size_t kv_bytes, bool acc)
 {
 	size_t rings = (size_t)hp->n_layer * (size_t)hp->n_kv_head, slots = rings * (size_t)cap;

@@ -12,7 +12,8 @@
 #include "model/model.h"
 #include "policy/policy.h"
 
-/* Sketches: a low-bit copy of each key, to score all positions at a fraction of the bytes.  The key, zero-padded to
+/* Sketches: a low-bit copy of each key, to score all positions at a fraction of the bytes.  The key, less the mean key of the
+ * prompt (which moves all scores of a query alike, so that softmax does not see it, and leaves less to be rounded), zero-padded to
  * rk_sketch_dim elements, is rotated by the orthonormal Hadamard transform, which spreads its outliers; element j becomes the
  * code u in 0 .. 2^bits-1 and stands for (u - (2^bits-1)/2) * scale.  scale = max|x| / (2^(bits-1) - 1/2); with 2 bits mean|x|.
  * Blocks of RK_SKETCH_BLOCK keys hold four elements of each key side by side, so that a vector of 32-bit lanes adds up one
@@ -25,6 +26,7 @@
 typedef struct rk_store {
 	void *k, *v;	/* [n_layer][n_kv_head][cap][head_dim]; NULL when cap = 0 */
 	void *sketch[RK_SKETCH_MAX_BITS + 1];	/* by bits: [n_layer][n_kv_head] codes and scales, see rk_sketch_at; NULL: not kept */
+	float *mean;	/* [n_layer][n_kv_head][head_dim] what sketches leave out of a key: one array for the prompt and all tails */
 	int cap;	/* positions that fit */
 	int len;	/* positions held (the engine advances it once per chunk or step, after the last layer) */
 	int pos0;	/* absolute position of element 0 */
@@ -64,6 +66,7 @@ size_t rk_reference_bytes(const rk_hparams *hp);
 /* Bytes of a store of cap positions / of a ring set of cap slots, over all layers and KV heads. */
 size_t rk_store_bytes(const rk_hparams *hp, int cap, size_t kv_bytes);
 size_t rk_sketch_bytes(const rk_hparams *hp, int cap, int bits);
+size_t rk_mean_bytes(const rk_hparams *hp);
 size_t rk_partial_bytes(const rk_hparams *hp, int cap, size_t kv_bytes, bool acc);	/* kv_bytes 0: no k, v */
 
 /* Element offset of (layer, KV head) in a [n_layer][n_kv_head][cap] array of rows. */

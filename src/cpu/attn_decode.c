@@ -34,8 +34,7 @@ static bool refreshes(const rk_cpu *c, int layer, const rk_lane_cache *lane, con
 {
 	const rk_policy *p = &lane->pol;
 	float *compared = ((rk_attn_scratch *)c->attn_scratch)->compared;
-	/* A glance lane looks at the first token for itself: what the prompt's last token looked at is its own affair. */
-	bool forced = lane->force_full || (p->bits && lane->step == 0) || renews(lane);
+	bool forced = lane->force_full || renews(lane);
 
 	*cos = NAN;
 	if (p->score == RK_SCORE_NONE)

@@ -132,6 +132,7 @@ static const rk_backend_ops cpu_ops = {
 	.matmul = rk_cpu_matmul,
 	.rope = rk_cpu_rope,
 	.kv_append = rk_cpu_kv_append,
+	.key_mean = rk_cpu_key_mean,
 	.sketch = rk_cpu_sketch,
 	.attn_prefill = rk_cpu_attn_prefill,
 	.select = rk_cpu_select,

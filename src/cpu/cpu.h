@@ -36,6 +36,7 @@ void rk_cpu_rmsnorm(rk_backend *b, float *y, const float *x, const rk_tensor *w,
 void rk_cpu_matmul(rk_backend *b, float *const y[], const rk_tensor *const w[], int n_w, const float *x, int n, enum rk_phase phase);
 void rk_cpu_rope(rk_backend *b, float *out, const float *x, const int32_t *pos, int n, int n_head);
 void rk_cpu_kv_append(rk_backend *b, rk_store *st, int layer, int at, const float *k, const float *v, int n);
+void rk_cpu_key_mean(rk_backend *b, rk_store *st, int layer);
 void rk_cpu_sketch(rk_backend *b, rk_store *st, int layer, int at, int n);
 void rk_cpu_silu_mul(rk_backend *b, float *y, const float *gate, const float *up, int n, int dim);
 void rk_cpu_add(rk_backend *b, float *x, const float *y, int n, int dim);

@@ -1,6 +1,6 @@
 /* sketch.c: low-bit sketches of the keys on the CPU: making them, and scoring them in plain C.
  *
- * Sketches are made from the keys as they are stored, so they are a function of the store alone: they can be made late
+ * Sketches are made from the keys as they are stored and the prompt's mean key, so they are a function of the caches alone: they can be made late
  * (a policy that is switched on) or again (a session that is read back).  After the rotation the elements of a key are
  * near to normally distributed, whatever the model; half-integer levels waste none on zero.  Rows are independent.
  * Layout: cache.h; scores: sketch.h.
@@ -98,6 +98,40 @@ void rk_sketch_write(uint8_t *code, rk_half *scale, int t, const float *x, int d
 	}
 }
 
+struct key_mean {
+	const rk_cpu *c;
+	rk_store *st;
+	int layer;
+};
+
+/* Of one KV head. */
+static void key_mean_head(void *ctx, int kv, int worker)
+{
+	const struct key_mean *a = ctx;
+	const rk_attn_scratch *s = a->c->attn_scratch;
+	int d = a->c->b.hp->head_dim, n = a->st->len;
+	const char *k = rk_attn_rows(a->c, a->st->k, a->st->v, a->layer, kv, a->st->cap, n).k;
+	float *rows = s->thread[worker].vt, *mean = a->st->mean + rk_row_at(a->c->b.hp, a->layer, kv, d);
+	double sum[MAX_DIM] = { 0 };
+
+	for (int t = 0; t < n; t += RK_ATTN_BLOCK) {
+		int m = n - t < RK_ATTN_BLOCK ? n - t : RK_ATTN_BLOCK;
+		a->c->attn->load_v(rows, k + (size_t)t * (size_t)d * a->c->b.kv_bytes, m, d, s->d_pad, a->c->b.kv_bytes == sizeof(rk_half));
+		for (int i = 0; i < m; i++)
+			for (int j = 0; j < d; j++)
+				sum[j] += (double)rows[i * s->d_pad + j];
+	}
+	for (int j = 0; j < d; j++)
+		mean[j] = (float)(sum[j] / n);
+}
+
+void rk_cpu_key_mean(rk_backend *b, rk_store *st, int layer)
+{
+	struct key_mean a = { (rk_cpu *)b, st, layer };
+
+	rk_team_run(a.c->team, b->hp->n_kv_head, key_mean_head, &a);
+}
+
 struct sketch {
 	const rk_cpu *c;
 	rk_store *st;
@@ -115,9 +149,10 @@ static void sketch_row(void *ctx, int i, int worker)
 	(void)worker;
 	for (int kv = 0; kv < hp->n_kv_head; kv++) {
 		size_t row = (rk_row_at(hp, a->layer, kv, a->st->cap) + (size_t)t) * (size_t)d;
+		const float *mean = a->st->mean + rk_row_at(hp, a->layer, kv, d);
 		for (int j = 0; j < d; j++)
-			x[j] = a->c->b.kv_bytes == sizeof(rk_half) ? rk_half_to_float(((const rk_half *)a->st->k)[row + (size_t)j])
-			                                            : ((const float *)a->st->k)[row + (size_t)j];
+			x[j] = (a->c->b.kv_bytes == sizeof(rk_half) ? rk_half_to_float(((const rk_half *)a->st->k)[row + (size_t)j])
+			                                             : ((const float *)a->st->k)[row + (size_t)j]) - mean[j];
 		memset(x + d, 0, (size_t)(dim - d) * sizeof *x);
 		rk_sketch_rotate(x, dim);
 		for (int bits = 0; bits <= RK_SKETCH_MAX_BITS; bits++) {

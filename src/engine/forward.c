@@ -171,11 +171,11 @@ static void deliver(rk_session *s, const int *lanes, int n)
 	}
 }
 
-/* Keys and values of n positions, and the sketches that the store keeps of them. */
+/* Keys and values of n positions, and the sketches that the store keeps of them; those of a prompt wait for its mean key. */
 static void append(rk_session *s, rk_store *st, int layer, int at, const float *k, const float *v, int n)
 {
 	s->b->ops->kv_append(s->b, st, layer, at, k, v, n);
-	if (rk_store_sketched(st))
+	if (st != &s->prompt && rk_store_sketched(st))
 		s->b->ops->sketch(s->b, st, layer, at, n);
 }
 

@@ -11,6 +11,8 @@ static int alloc_on(rk_backend *b, size_t bytes, void *p, rk_err *e)
 
 static void store_free(rk_session *s, rk_store *st)
 {
+	if (st->mean && st == &s->prompt)
+		s->b->ops->free(s->b, st->mean, rk_mean_bytes(s->b->hp));
 	for (int bits = 0; bits <= RK_SKETCH_MAX_BITS; bits++)
 		if (st->sketch[bits])
 			s->b->ops->free(s->b, st->sketch[bits], rk_sketch_bytes(s->b->hp, st->cap, bits));
@@ -33,17 +35,29 @@ static int store_init(rk_session *s, rk_store *st, int cap, int pos0, rk_err *e)
 	return 0;
 }
 
+/* Sketches of all that a store holds, of every width that it keeps. */
+static void sketch_all(rk_session *s, rk_store *st)
+{
+	const rk_backend_ops *op = s->b->ops;
+
+	for (int l = 0; l < s->b->hp->n_layer && st->len; l++) {
+		if (st == &s->prompt)
+			op->key_mean(s->b, st, l);
+		op->sketch(s->b, st, l, 0, st->len);
+	}
+}
+
 /* Makes a store keep sketches, and those of the positions that it holds. */
 static int store_sketch(rk_session *s, rk_store *st, int bits, rk_err *e)
 {
-	rk_backend *b = s->b;
-
 	if (st->cap == 0 || st->sketch[bits])
 		return 0;
-	if (alloc_on(b, rk_sketch_bytes(b->hp, st->cap, bits), &st->sketch[bits], e))
+	if (!s->prompt.mean && alloc_on(s->b, rk_mean_bytes(s->b->hp), &s->prompt.mean, e))
 		return -1;
-	for (int l = 0; l < b->hp->n_layer && st->len; l++)
-		b->ops->sketch(b, st, l, 0, st->len);
+	st->mean = s->prompt.mean;
+	if (alloc_on(s->b, rk_sketch_bytes(s->b->hp, st->cap, bits), &st->sketch[bits], e))
+		return -1;
+	sketch_all(s, st);
 	return 0;
 }
 
@@ -203,6 +217,8 @@ int rk_session_start(rk_session *s, const int32_t *ids, int n, int max_new, rk_p
 		rk_session_clear(s);
 		return 1;
 	}
+	if (rk_store_sketched(&s->prompt))
+		sketch_all(s, &s->prompt);
 	if (s->b->ops->sync(s->b, e))
 		goto fail;
 	if (!kept)
@@ -350,7 +366,7 @@ void rk_session_cache_bytes(const rk_session *s, int64_t *full, int64_t *partial
 {
 	const rk_hparams *hp = s->b->hp;
 
-	*full = store_bytes(s, &s->prompt);
+	*full = store_bytes(s, &s->prompt) + (s->prompt.mean ? (int64_t)rk_mean_bytes(hp) : 0);
 	*partial = 0;
 	for (int i = 0; i < s->cfg.n_lane + s->cfg.shadow; i++) {
 		const rk_lane_cache *c = &s->lane[i];

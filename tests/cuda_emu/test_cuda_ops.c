@@ -532,10 +532,12 @@ static const int widths[] = { 2, 3, 4, 8 };
 /* A store with sketches of every width, and the same as the CPU makes them of the keys that it holds. */
 typedef struct sketched { rk_store st, cpu; } sketched;
 
-static sketched sketched_on(rk_backend *b, int cap, int pos0)
+/* mean: that of the prompt, for a tail; NULL: room for it. */
+static sketched sketched_on(rk_backend *b, int cap, int pos0, float *mean)
 {
 	sketched s = { .st = store_on(b, cap, pos0), .cpu = { .cap = cap, .pos0 = pos0 } };
 
+	s.st.mean = mean ? mean : on_gpu(b, NULL, rk_mean_bytes(b->hp));
 	for (int w = 0; w < N_WIDTH; w++) {
 		s.st.sketch[widths[w]] = on_gpu(b, NULL, rk_sketch_bytes(b->hp, cap, widths[w]));
 		s.cpu.sketch[widths[w]] = calloc(1, rk_sketch_bytes(b->hp, cap, widths[w]));
@@ -552,20 +554,35 @@ static void sketched_free(rk_backend *b, sketched *s)
 	b->ops->free(b, s->st.k, 0);
 }
 
-/* Appends n keys and values, and sketches them on both. */
-static void append_sketched(rk_backend *b, sketched *s, ref_seq *seq, const float *k, const float *v, int n)
+/* The mean key of the prompt. */
+static void check_mean(rk_backend *b, rk_store *st, const ref_seq *seq)
+{
+	size_t row = (size_t)(b->hp->n_kv_head * b->hp->head_dim);
+
+	b->ops->key_mean(b, st, 1);
+	float *mean = back(b, st->mean, rk_mean_bytes(b->hp));
+	for (size_t j = 0; j < row; j++) {
+		double sum = 0;
+		for (int t = 0; t < st->len; t++)
+			sum += seq->k[(size_t)t * row + j];
+		assert_near(mean[row + j], sum / st->len, b->exact ? 1e-7 : fabs(sum / st->len) * 6e-8, "mean key", j);
+	}
+	free(mean);
+}
+
+/* Sketches the n keys from `at` on, on both. */
+static void sketch_both(rk_backend *b, sketched *s, const ref_seq *seq, int at, int n)
 {
 	const rk_hparams *hp = b->hp;
-	int at = s->st.len, dim = rk_sketch_dim(hp);
-	float x[256];
+	int dim = rk_sketch_dim(hp), d = hp->head_dim, n_kv = hp->n_kv_head;
+	float x[256], *mean = back(b, s->st.mean, rk_mean_bytes(hp));
 
-	append(b, &s->st, seq, k, v, n);
 	b->ops->sketch(b, &s->st, 1, at, n);
 	for (int t = at; t < at + n; t++)
-		for (int kv = 0; kv < hp->n_kv_head; kv++) {
-			const double *key = seq->k + ((size_t)(s->st.pos0 + t) * (size_t)hp->n_kv_head + (size_t)kv) * (size_t)hp->head_dim;
+		for (int kv = 0; kv < n_kv; kv++) {
+			const double *key = seq->k + ((size_t)(s->st.pos0 + t) * (size_t)n_kv + (size_t)kv) * (size_t)d;
 			for (int j = 0; j < dim; j++)
-				x[j] = j < hp->head_dim ? (float)key[j] : 0;
+				x[j] = j < d ? (float)key[j] - mean[(n_kv + kv) * d + j] : 0;
 			rk_sketch_rotate(x, dim);
 			for (int w = 0; w < N_WIDTH; w++) {
 				rk_sketch_rows r = rk_sketch_at(hp, &s->cpu, 1, kv, widths[w]);
@@ -578,6 +595,7 @@ static void append_sketched(rk_backend *b, sketched *s, ref_seq *seq, const floa
 		assert_memory_equal(got, s->cpu.sketch[widths[w]], bytes);
 		free(got);
 	}
+	free(mean);
 }
 
 /* score[t] = the largest probability that a head of the group of kv gives position t, by sketches of these bits. */
@@ -629,14 +647,14 @@ static void check_ring(const int32_t *pos, int k, const double *score, int n)
 	free(held);
 }
 
-/* Sketches as the prompt and then token after token arrive; then a step that glances: the ring, its attention, the bytes.  The
+/* Sketches of the prompt and then as token after token arrives; then a step that glances: the ring, its attention, the bytes.  The
  * lane keeps its full cache, so the ring needs no keys and values. */
 static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, int bits)
 {
 	enum { K = 21, N_NEW = 3 };
 	rk_model m = attn_model(n_head, n_kv, d);
 	rk_backend *b = open_gpu(&m, exact);
-	sketched prompt = sketched_on(b, n_prompt + 2, 0), tail = sketched_on(b, N_NEW, n_prompt);
+	sketched prompt = sketched_on(b, n_prompt + 2, 0, NULL), tail = sketched_on(b, N_NEW, n_prompt, prompt.st.mean);
 	size_t row = (size_t)(n_kv * d), qrow = (size_t)(n_head * d), rings = 2 * (size_t)n_kv, slots = rings * (K + 1);
 	rk_lane_cache lane = { .pol = { .name = "glance", .score = RK_SCORE_ATTENTION, .window = 1, .pool = 1, .evict = RK_EVICT_LOWEST,
 	                               .refresh = RK_REFRESH_STRIDE, .stride = 1, .attend = RK_ATTEND_SELECTED, .bits = bits },
@@ -649,10 +667,13 @@ static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, 
 
 	ref_seq_init(&seq, n_head, n_kv, d, n_prompt + N_NEW);
 	for (int at = 0; at < n_prompt; at += MAX_ROWS - 3)
-		append_sketched(b, &prompt, &seq, k + (size_t)at * row, v + (size_t)at * row,
-		                n_prompt - at < MAX_ROWS - 3 ? n_prompt - at : MAX_ROWS - 3);
-	for (int t = n_prompt; t < n_prompt + N_NEW; t++)
-		append_sketched(b, &tail, &seq, k + (size_t)t * row, v + (size_t)t * row, 1);
+		append(b, &prompt.st, &seq, k + (size_t)at * row, v + (size_t)at * row, n_prompt - at < MAX_ROWS - 3 ? n_prompt - at : MAX_ROWS - 3);
+	check_mean(b, &prompt.st, &seq);
+	sketch_both(b, &prompt, &seq, 0, n_prompt);
+	for (int t = 0; t < N_NEW; t++) {
+		append(b, &tail.st, &seq, k + (size_t)(n_prompt + t) * row, v + (size_t)(n_prompt + t) * row, 1);
+		sketch_both(b, &tail, &seq, t, 1);
+	}
 	lane.prompt = &prompt.st;
 	lane.tail = tail.st;
 	lane.tail.len--;	/* the engine advances it after the step */
@@ -675,8 +696,8 @@ static void check_glance(int n_head, int n_kv, int d, bool exact, int n_prompt, 
 	}
 	free(k), free(v), free(q), free(score), free(want), free(o), free(pos);
 	ref_seq_free(&seq);
-	void *all[] = { q_gpu, o_gpu, lane.part.pos };
-	for (int i = 0; i < 3; i++)
+	void *all[] = { q_gpu, o_gpu, lane.part.pos, prompt.st.mean };
+	for (int i = 0; i < 4; i++)
 		b->ops->free(b, all[i], 0);
 	sketched_free(b, &prompt);
 	sketched_free(b, &tail);
