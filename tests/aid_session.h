@@ -26,9 +26,9 @@ static const char *const policies[] = {
 	"snapkv:window=8", "snapkv:window=32,group=mean", "streamingllm:sinks=0,k=20", "streamingllm:k=5", "h2o:k=0.3",
 	    "h2o:k=7",
 	"refreshkv-norefresh:evict=none,k=3", "refreshkv:k=1", "h2o:k=1", "refreshkv-fixed:attend=selected,stride=4",
-	"refreshkv-dynamic", "refreshkv:query=pre-cat,qc=2,s=0.8", "glance", "glance:stride=1,bits=8",
-	    "glance:stride=3,bits=2,group=mean", "glance:bits=3,s=0.95,qc=2,query=pre",
-	"glance:tail=8", "glance:stride=1,bits=3,k=0.07,tail=16",
+	"refreshkv-dynamic", "refreshkv:query=pre-cat,qc=2,s=0.8", "glance", "glance:stride=1,bits=8,group=max",
+	    "glance:stride=3,bits=4,group=max", "glance:bits=3,s=0.95,qc=2,query=pre",
+	"glance:bits=4,tail=8,group=max", "glance:stride=1,bits=3,k=0.07,tail=16,group=max",
 };
 #define N_POLICY (int)(sizeof policies / sizeof *policies)
 

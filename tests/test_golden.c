@@ -23,11 +23,13 @@
 
 #define TOL_LOGIT 2e-2
 #define TOL_NLL 2e-3
-/* Of a glance.  Some ten of the 6 million codes lie within rounding of the middle between two levels, and fall either way;
- * one moves a score by a level, and with it now and then an entry at the cut of a selection.  Once that has turned a
- * decision that was near its threshold, the two go on with other selections, and only the perplexity is compared. */
+/* Of a glance.  Some hundred scales and some fifty of the 6 million codes lie within rounding of the middle between two values, and fall
+ * either way (the reference itself differs by up to 0.04 between f32 and f64); one moves a score by a level, and with it now and then an
+ * entry at the cut of a selection.  Once that has turned a decision that was near its threshold, the two go on with other selections,
+ * and only the perplexity is compared. */
 #define GLANCE_SLACK 20
-#define TOL_PPL_GLANCE 2e-3
+#define TOL_NLL_GLANCE 8e-2
+#define TOL_PPL_GLANCE 3e-3
 #define TOL_COS 1e-3
 #define MAX_SPEC 64
 
@@ -226,7 +228,7 @@ static void check_nll(const golden *g, const rk_session *s, int lane, int p, int
 	t->nll = fmax(t->nll, d);
 	t->sum += nll;
 	/* the first token follows from the prefill, and from no selection */
-	if (d >= slack(s, lane, TOL_NLL) && (step == 0 || comparable(g, s, lane)) && !(s->lane[lane].pol.bits && t->flips))
+	if (d >= (s->lane[lane].pol.bits ? TOL_NLL_GLANCE : TOL_NLL) && (step == 0 || comparable(g, s, lane)) && !(s->lane[lane].pol.bits && t->flips))
 		fail_msg("%s token %d: NLL %.5f, expected %.5f", g->name[p], step, nll, want);
 }
 

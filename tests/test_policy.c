@@ -49,7 +49,7 @@ static void test_presets(void **state)
 {
 	(void)state;
 	static const char *const canonical[] = {
-		"glance:k=0.125,pool=1,group=max,qc=1,s=0.8,query=post-cat,attend=selected,bits=4,tail=0",
+		"glance:k=0.125,pool=1,group=mean,qc=1,s=0.87,query=post-cat,attend=selected,bits=2,tail=0",
 		"h2o:k=0.125",
 		"refreshkv:k=0.125,pool=7,group=max,qc=5,s=0.85,query=pre,attend=full",
 		"refreshkv-dynamic:k=0.125,pool=7,group=max,qc=1,s=0.5,query=post-cat,attend=full",

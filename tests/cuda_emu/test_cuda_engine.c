@@ -149,8 +149,8 @@ static void glances(void **state)
 {
 	(void)state;
 	compare(&(aid_rig_opt){ .exact = true, .chunk = 48, .n_ctx = 512,
-	                       .lanes = { "glance:k=24", "glance:k=20,bits=2,s=0.9,query=pre", "glance:k=16,bits=3,qc=2,query=post",
-	        "glance:k=24,bits=8,tail=3,query=pre-cat", "glance:k=24,stride=1", "refreshkv-nofull:k=20,bits=4,pool=5", "glance:k=9,tail=5,s=0.5",
+	                       .lanes = { "glance:k=24", "glance:k=20,bits=2,s=0.9,query=pre,group=max", "glance:k=16,bits=3,qc=2,query=post",
+	        "glance:k=24,bits=8,tail=3,query=pre-cat", "glance:k=24,stride=1,bits=4", "refreshkv-nofull:k=20,bits=4,pool=5", "glance:k=9,bits=4,tail=5,s=0.5",
 	        "glance:k=30,bits=3,stride=3,tail=4,group=mean" } }, 150, 9);
 	compare(&(aid_rig_opt){ .tiny = { .n_layer = 2, .n_embd = 64, .n_head = 12, .n_kv_head = 4, .head_dim = 40,
 	                                 .n_ff = 96 }, .exact = true, .chunk = 64, .n_ctx = 640, .keep_full = true,
