@@ -112,6 +112,7 @@ static void check_figures(void **state)
 	ev.end.reason = RK_END_LENGTH;
 	ev.end.logits_hash = 42;
 	add(&s, ev, NULL, 0);
+	assert_true(s.lane[1].ended && !s.lane[0].ended);
 	assert_int_equal(s.lane[1].end, RK_END_LENGTH);
 	assert_int_equal(s.lane[1].logits_hash, 42);
 	ev = (rk_event){ .type = RK_EV_GAP, .lane = -1 };

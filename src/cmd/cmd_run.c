@@ -102,7 +102,7 @@ void rk_cmd_print_figures(rk_record *r, int lane)
 	fprintf(stderr, "\n%-17s %s tokens, prefilled in %s s at %s tok/s\n", "prompt", known_count(a, s->n_prompt),
 	        rk_num_real(b, seconds, 2), rk_num_real(c, seconds > 0 ? s->n_prefill / seconds : (double)NAN, 0));
 	fprintf(stderr, "%-17s %s tokens, %s ms/token (median); ended by: %s\n", "reply", rk_num_count(a, l->n_token),
-	        rk_num_real(b, ms, 2), rk_record_end_name(l->end));
+	        rk_num_real(b, ms, 2), rk_record_end_name(l));
 	fprintf(stderr, "%-17s %s\n", "policy", l->spec);
 	if (s->n_prompt && rk_policy_parse(&pol, l->spec, NULL) == 0 && pol.score != RK_SCORE_NONE)
 		fprintf(stderr, "%-17s keeps %s of the prompt's %s tokens in each layer and KV head\n", "",
@@ -186,16 +186,15 @@ static int answer(rk_engine *g, const rk_engine_cfg *cfg, const rk_prompt *p, co
 		rc = rk_cmd_follow(g, &r, trace, o->quiet ? RK_TELL_NOTHING : RK_TELL_REPLY, o->json ? NULL : stream_text, e, e);
 	rk_cmd_release_interrupt();
 	rk_trace_opts_close(trace);
+	const rk_lane_record *l = &r.lane[0];
+	if (!o->json && l->text_len && l->text[l->text_len - 1] != '\n') {
+		putchar('\n');	/* what comes next, an error or the shell's prompt, starts on its own line */
+		rc = rk_out_flush(stdout, "standard output", rc ? NULL : e) || rc ? -1 : 0;
+	}
 	if (rc)
 		goto out;
-	if (o->json) {
+	if (o->json)
 		rc = print_json(&r, g, e);
-	} else {
-		const rk_lane_record *l = &r.lane[0];
-		if (l->text_len && l->text[l->text_len - 1] != '\n')
-			putchar('\n');	/* the shell's prompt starts on its own line */
-		rc = rk_out_flush(stdout, "standard output", e);
-	}
 	if (rc == 0 && !o->quiet) {
 		char peak[RK_NUM];
 		rk_cmd_print_figures(&r, 0);

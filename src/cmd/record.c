@@ -107,13 +107,13 @@ double rk_record_bytes_vanilla(const rk_record *r, int lane)
 	return s->n_step ? (double)s->bytes_vanilla / s->n_step : NAN;
 }
 
-const char *rk_record_end_name(enum rk_end end)
+const char *rk_record_end_name(const rk_lane_stats *l)
 {
 	static const char *const name[] = {
 		[RK_END_TOKEN] = "end of reply", [RK_END_LENGTH] = "length", [RK_END_CONTEXT] = "context full",
 		[RK_END_STOPPED] = "stopped", [RK_END_FORCED] = "end of text",
 	};
-	return name[end];
+	return l->ended ? name[l->end] : "unfinished";
 }
 
 int64_t rk_record_divergence(const rk_lane_record *a, const rk_lane_record *b)
@@ -233,7 +233,7 @@ json_t *rk_record_lane_json(rk_record *r, int lane)
 		"ids", tokens_json(l, token_id),
 		"logprob", tokens_json(l, token_logprob),
 		"margin", tokens_json(l, token_margin),
-		"end", rk_record_end_name(s->end),
+		"end", rk_record_end_name(s),
 		"logits_hash", hash,
 		"steps", s->n_step,
 		"ms_per_token", rk_json_real(rk_stats_ms_median(&r->stats, lane)),

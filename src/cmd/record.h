@@ -51,6 +51,6 @@ json_t *rk_record_nll_json(const rk_record *r, int lane);	/* [nll, ...] per toke
 /* All of one lane: spec, text, ids, logprob and margin per token, figures, decisions. */
 json_t *rk_record_lane_json(rk_record *r, int lane);
 
-const char *rk_record_end_name(enum rk_end end);
+const char *rk_record_end_name(const rk_lane_stats *l);
 
 #endif

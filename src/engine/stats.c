@@ -68,6 +68,7 @@ static int add_step(rk_lane_stats *l, const rk_event *ev, const rk_layer_step *l
 static void add_token(rk_lane_stats *l, const rk_event *ev)
 {
 	l->n_token++;
+	l->ended = false;	/* a further reply */
 	l->nll -= (double)ev->token.logprob;
 	if (isnan(ev->token.kl))
 		return;
@@ -120,6 +121,7 @@ int rk_stats_add(rk_stats *s, const rk_event *ev, const void *payload, rk_err *e
 	case RK_EV_END:
 		if (!l)
 			break;
+		l->ended = true;
 		l->end = ev->end.reason;
 		l->logits_hash = ev->end.logits_hash;
 		break;

@@ -19,6 +19,7 @@ typedef struct rk_lane_stats {
 	double kl; int n_kl;		/* sums over tokens with a baseline */
 	int n_same_top1;
 	double churn; int n_churn;	/* sums over layer selections */
+	bool ended;			/* what follows is known: a trace may be cut off, a session may fail */
 	enum rk_end end;
 	uint64_t logits_hash;
 	float *step_ms; int n_step_ms, cap_step_ms;	/* ms/token of each step: shared + this lane's attention; owned */

@@ -164,7 +164,7 @@ def test_a_killed_recording_can_be_read(tmp_path):
     p.send_signal(signal.SIGKILL)
     p.wait()
     again = run("replay", path)
-    assert len(again.stdout) >= 20 and "the end is missing" in again.stderr
+    assert len(again.stdout) >= 20 and "the end is missing" in again.stderr and "ended by: unfinished" in again.stderr
 
 
 def test_newer_and_foreign_files_are_refused(tmp_path, shadowed):
