@@ -241,6 +241,7 @@ static int put_weights(rk_cuda *c, const rk_model *m, rk_err *e)
 	                                           c->stream), "copy of the weights"))
 		return give_error(c, e);
 	c->b.w = &c->w;
+	c->b.weights_held = true;
 	return 0;
 }
 

@@ -118,6 +118,7 @@ struct rk_backend {
 	int n_thread;
 	char device[64];	/* "cpu" or the GPU's name */
 	char isa[24];		/* "scalar", "avx2", "avx512", "avx512-vnni", "sm_90" */
+	bool weights_held;	/* the weights were copied when it was opened: memory that is left is beside them */
 	size_t scratch_bytes;	/* held by the backend itself */
 };
 

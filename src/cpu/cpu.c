@@ -3,6 +3,7 @@
  * Device memory is host memory and every operation has finished when it returns, so sync has nothing to do.
  */
 #include "cpu/cpu.h"
+#include "base/memory.h"
 
 #include <cpuid.h>
 #include <sched.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
 #define MAX_THREAD 256
 
 static const char *const isa_name[] = { "scalar", "avx2", "avx512" };
@@ -70,7 +70,7 @@ static int available_cores(void)
 
 void *rk_cpu_alloc(size_t bytes, rk_err *e)
 {
-	size_t size = bytes <= SIZE_MAX - 63 ? (bytes + 63) & ~(size_t)63 : 0, align = size < HUGE_PAGE ? 64 : HUGE_PAGE;
+	size_t size = bytes <= SIZE_MAX - 63 ? (bytes + 63) & ~(size_t)63 : 0, align = size < RK_HUGE_PAGE ? 64 : RK_HUGE_PAGE;
 	void *p = NULL;
 	if (bytes > SIZE_MAX - 63 || posix_memalign(&p, align, size ? size : 64)) {
 		rk_fail(e, RK_ENOMEM, "cannot allocate %zu bytes (%.1f MB) of memory", bytes, (double)bytes / 1e6);
@@ -78,7 +78,7 @@ void *rk_cpu_alloc(size_t bytes, rk_err *e)
 	}
 	/* A cache is read a row here and a row there: with 4 KB pages the page walks cost as much again.  Where there are no
 	 * huge pages, nothing is lost. */
-	if (size >= HUGE_PAGE)
+	if (size >= RK_HUGE_PAGE)
 		(void)madvise(p, size, MADV_HUGEPAGE);
 	return memset(p, 0, size);
 }
@@ -162,6 +162,7 @@ int rk_cpu_open(rk_backend **b, const rk_model *m, const rk_backend_cfg *cfg, rk
 		cpu_close(&c->b);
 		return -1;
 	}
+	c->b.weights_held = m->file && rk_gguf_copy(m->file);
 	*b = &c->b;
 	return 0;
 }

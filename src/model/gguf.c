@@ -4,9 +4,12 @@
  * file of any size opens in the time its header takes to read.  The header is data from a stranger: every read goes
  * through take(), which compares with the bytes left, and every count is limited by them and by a constant before
  * memory is asked for.  Names are sorted once, which also finds duplicates; look-ups are binary searches.
- * A file that another process shortens while it is mapped raises SIGBUS; no reader of mapped files can prevent that.
+ * A file that another process shortens while it is mapped raises SIGBUS; no reader of mapped files can prevent that.  Once it is copied
+ * it may change.
  */
 #include "model/gguf.h"
+
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,8 +53,9 @@ struct entry {
 
 struct rk_gguf {
 	char *path;
-	const uint8_t *map;
+	const uint8_t *map;	/* at a multiple of RK_HUGE_PAGE, followed by unused addresses up to the next */
 	size_t size;
+	bool copied;
 	struct key *key;	/* [n_key] sorted by name */
 	size_t n_key;
 	struct entry *entry;	/* [n_entry] in the order of the file */
@@ -347,6 +351,27 @@ static int read_header(rk_gguf *g, rk_err *e)
 	return 0;
 }
 
+static size_t whole_pages(size_t bytes)
+{
+	return (bytes + RK_HUGE_PAGE - 1) / RK_HUGE_PAGE * RK_HUGE_PAGE;
+}
+
+/* Addresses of whole huge pages for that many bytes, with nothing behind them yet; NULL: there are none. */
+static uint8_t *reserve(size_t bytes)
+{
+	size_t whole = whole_pages(bytes);
+	uint8_t *p = mmap(NULL, whole + RK_HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	size_t before = (RK_HUGE_PAGE - (uintptr_t)p % RK_HUGE_PAGE) % RK_HUGE_PAGE;
+	if (before)
+		munmap(p, before);
+	if (before < RK_HUGE_PAGE)
+		munmap(p + before + whole, RK_HUGE_PAGE - before);
+	return p + before;
+}
+
 static int map_file(rk_gguf *g, rk_err *e)
 {
 	struct stat st;
@@ -361,17 +386,42 @@ static int map_file(rk_gguf *g, rk_err *e)
 	} else if (st.st_size == 0) {
 		FAIL(g, e, "the file is empty");
 	} else {
-		void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (map == MAP_FAILED) {
-			FAIL(g, e, "cannot map %lld bytes: %s", (long long)st.st_size, strerror(errno));
-		} else {
-			g->map = map;
-			g->size = (size_t)st.st_size;
+		g->size = (size_t)st.st_size;
+		g->map = reserve(g->size);
+		if (!g->map || mmap((void *)g->map, g->size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
+			FAIL(g, e, "cannot map %zu bytes: %s", g->size, strerror(errno));
+		else
 			rc = 0;
-		}
 	}
 	close(fd);
 	return rc;
+}
+
+bool rk_gguf_copy(rk_gguf *g)
+{
+	size_t whole = whole_pages(g->size);
+
+	if (g->copied)
+		return true;
+	if (g->size < RK_HUGE_PAGE || !rk_huge_pages() || rk_memory_left() < whole + RK_HUGE_PAGE)
+		return false;
+	uint8_t *copy = reserve(g->size);
+	if (!copy)
+		return false;
+	if (mprotect(copy, whole, PROT_READ | PROT_WRITE) || madvise(copy, whole, MADV_HUGEPAGE))
+		goto fail;
+	for (size_t at = 0; at < g->size; at += RK_HUGE_PAGE) {
+		size_t n = g->size - at < RK_HUGE_PAGE ? g->size - at : RK_HUGE_PAGE;
+		memcpy(copy + at, g->map + at, n);
+		(void)madvise((void *)(g->map + at), n, MADV_DONTNEED);	/* the file's pages are the page cache's again */
+	}
+	if (mprotect(copy, whole, PROT_READ) || mremap(copy, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, g->map) == MAP_FAILED)
+		goto fail;
+	g->copied = true;
+	return true;
+fail:
+	munmap(copy, whole);
+	return false;
 }
 
 int rk_gguf_open(rk_gguf **out, const char *path, rk_err *e)
@@ -395,7 +445,7 @@ void rk_gguf_close(rk_gguf *g)
 	if (!g)
 		return;
 	if (g->map)
-		munmap((void *)g->map, g->size);
+		munmap((void *)g->map, whole_pages(g->size));
 	free(g->key);
 	free(g->entry);
 	free(g->by_name);

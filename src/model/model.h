@@ -28,7 +28,7 @@ typedef struct rk_layer_weights {
 	rk_tensor w_gate, w_up, w_down;		/* [n_ff][n_embd] x 2, [n_embd][n_ff] */
 } rk_layer_weights;
 
-/* Weights as a backend sees them: on the CPU, data points into the mapped file; a device keeps a copy of this struct
+/* Weights as a backend sees them: on the CPU, data points into the file as rk_gguf has it; a device keeps a copy of this struct
  * whose data are device addresses. */
 typedef struct rk_weights {
 	rk_tensor tok_embd;	/* [n_vocab][n_embd] */
