@@ -189,7 +189,9 @@ static int answer(rk_engine *g, const rk_engine_cfg *cfg, const rk_prompt *p, co
 	const rk_lane_record *l = &r.lane[0];
 	if (!o->json && l->text_len && l->text[l->text_len - 1] != '\n') {
 		putchar('\n');	/* what comes next, an error or the shell's prompt, starts on its own line */
-		rc = rk_out_flush(stdout, "standard output", rc ? NULL : e) || rc ? -1 : 0;
+		rk_err other;
+		if (rk_out_flush(stdout, "standard output", rc ? &other : e))
+			rc = -1;
 	}
 	if (rc)
 		goto out;

@@ -19,7 +19,7 @@ typedef struct rk_session_cfg {
 
 typedef struct rk_plan {
 	int n_prompt, max_new, n_lane;
-	size_t weights;			/* the mapped file */
+	size_t weights;			/* of the file */
 	size_t prompt_store;		/* C_f of the prompt, shared */
 	size_t tail[RK_MAX_LANE + 1];	/* C_f of the lanes' own tokens, and reference queries; the shadow's after the others */
 	size_t sketch;			/* sketches of C_f, of all stores */
@@ -29,7 +29,7 @@ typedef struct rk_plan {
 	size_t total;
 } rk_plan;
 
-/* weight_bytes: of the mapped file.  cfg->chunk must be set. */
+/* weight_bytes: of the file.  cfg->chunk must be set. */
 void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk_session_cfg *cfg, int n_prompt, int max_new);
 /* RK_ENOMEM when the caches and buffers exceed what the device, or the machine (or its control group), has left; the message
  * names the size, what is available, and the flag that lowers it. */
