@@ -172,7 +172,7 @@ static int lane_init(rk_session *s, int i, int n, int max_new, rk_err *e)
 }
 
 /* Prefills n tokens in chunks, the first one short, so that the last is whole: the queries that a selection looks at are
- * then in one chunk.  1: cancelled. */
+ * then in one chunk; a prompt's sketches follow.  1: cancelled. */
 static int prefill(rk_session *s, int lane, const int32_t *ids, int n, rk_progress_fn on_progress, void *ctx)
 {
 	int chunk = s->cfg.chunk;
@@ -184,6 +184,8 @@ static int prefill(rk_session *s, int lane, const int32_t *ids, int n, rk_progre
 		rk_forward_prefill(s, lane, ids + done, take, done + take == n);
 		done += take;
 	}
+	if (lane < 0 && rk_store_sketched(&s->prompt))
+		sketch_all(s, &s->prompt);
 	if (on_progress)
 		on_progress(ctx, n, n);
 	return 0;
@@ -217,8 +219,6 @@ int rk_session_start(rk_session *s, const int32_t *ids, int n, int max_new, rk_p
 		rk_session_clear(s);
 		return 1;
 	}
-	if (rk_store_sketched(&s->prompt))
-		sketch_all(s, &s->prompt);
 	if (s->b->ops->sync(s->b, e))
 		goto fail;
 	if (!kept)
