@@ -403,7 +403,7 @@ bool rk_gguf_copy(rk_gguf *g)
 
 	if (g->copied)
 		return true;
-	if (g->size < RK_HUGE_PAGE || !rk_huge_pages() || rk_memory_left() < whole + RK_HUGE_PAGE)
+	if (g->size < RK_HUGE_PAGE || !rk_huge_pages() || rk_memory_left() / 2 < whole)
 		return false;
 	uint8_t *copy = reserve(g->size);
 	if (!copy)

@@ -28,7 +28,8 @@ typedef struct rk_tensor {
 int rk_gguf_open(rk_gguf **g, const char *path, rk_err *e);
 void rk_gguf_close(rk_gguf *g);	/* NULL is fine */
 /* Puts a copy into the place of the mapped file, in huge pages, so that reading all of it costs no page walks.  Pointers into it stay
- * good.  false: it stays mapped, since it is small, memory is short, or there are no huge pages. */
+ * good.  false: it stays mapped, since it is small, would take more than half of the memory that is left (processes share a mapping, but no
+ * copies), or there are no huge pages. */
 bool rk_gguf_copy(rk_gguf *g);
 const char *rk_gguf_path(const rk_gguf *g);
 size_t rk_gguf_bytes(const rk_gguf *g);	/* of the file */
