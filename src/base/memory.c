@@ -7,19 +7,28 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* The beginning of a file of /proc or /sys, empty where it cannot be read. */
+struct text { char s[4096]; };
+
+static struct text text_of(const char *path)
+{
+	struct text t = { "" };
+	FILE *f = fopen(path, "re");
+
+	if (f) {
+		t.s[fread(t.s, 1, sizeof t.s - 1, f)] = 0;
+		fclose(f);
+	}
+	return t;
+}
+
 /* First unsigned number after `key` in a small file of /proc or /sys; UINT64_MAX when there is none ("max"). */
 static uint64_t number_in(const char *path, const char *key)
 {
-	char buf[4096];
-	FILE *f = fopen(path, "re");
+	struct text t = text_of(path);
 	uint64_t v = UINT64_MAX;
+	const char *at = strstr(t.s, key);
 
-	if (!f)
-		return v;
-	size_t n = fread(buf, 1, sizeof buf - 1, f);
-	fclose(f);
-	buf[n] = 0;
-	const char *at = strstr(buf, key);
 	if (at && sscanf(at + strlen(key), "%" SCNu64, &v) != 1)
 		v = UINT64_MAX;
 	return v;
@@ -49,13 +58,7 @@ uint64_t rk_memory_left(void)
 
 bool rk_huge_pages(void)
 {
-	char buf[64] = "";
-	FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+	struct text t = text_of("/sys/kernel/mm/transparent_hugepage/enabled");
 
-	if (!f)
-		return false;
-	size_t n = fread(buf, 1, sizeof buf - 1, f);
-	fclose(f);
-	buf[n] = 0;
-	return n && !strstr(buf, "[never]");
+	return t.s[0] && !strstr(t.s, "[never]");
 }

@@ -76,8 +76,7 @@ static void print_lane(const rk_record *r, const struct opts *o, const rk_tokeni
 	printf("--- %d: %s\n", lane + 1, o->policy.v[lane]);
 	if (o->follow == RK_FOLLOW_NONE || lane == 0) {	/* otherwise all texts are the same */
 		rk_out_text(l->text, l->text_len);
-		if (l->text_len && l->text[l->text_len - 1] != '\n')
-			putchar('\n');
+		rk_out_end_line(l->text, l->text_len);
 	}
 	if (lane == 0)
 		return;

@@ -71,8 +71,7 @@ static int print_lanes(const struct show *s, rk_err *e)
 				printf("--- %d: %s%s%s\n", n, file, s->t[1] ? ": " : "", spec);
 				rk_out_text(l->text ? l->text : "", l->text_len);
 			}
-			if (l->text_len && l->text[l->text_len - 1] != '\n')
-				putchar('\n');
+			rk_out_end_line(l->text, l->text_len);
 			if (s->t[1] && n > 1)
 				print_divergence(&s->r[0].lane[0], l);
 		}

@@ -186,10 +186,9 @@ static int answer(rk_engine *g, const rk_engine_cfg *cfg, const rk_prompt *p, co
 		rc = rk_cmd_follow(g, &r, trace, o->quiet ? RK_TELL_NOTHING : RK_TELL_REPLY, o->json ? NULL : stream_text, e, e);
 	rk_cmd_release_interrupt();
 	rk_trace_opts_close(trace);
-	const rk_lane_record *l = &r.lane[0];
-	if (!o->json && l->text_len && l->text[l->text_len - 1] != '\n') {
-		putchar('\n');	/* what comes next, an error or the shell's prompt, starts on its own line */
+	if (!o->json) {		/* an error must start on its own line, too, and be told before one of the output */
 		rk_err other;
+		rk_out_end_line(r.lane[0].text, r.lane[0].text_len);
 		if (rk_out_flush(stdout, "standard output", rc ? &other : e))
 			rc = -1;
 	}

@@ -142,6 +142,12 @@ void rk_out_text(const char *s, size_t len)
 	}
 }
 
+void rk_out_end_line(const char *s, size_t len)
+{
+	if (len && s[len - 1] != '\n')
+		putchar('\n');
+}
+
 /* ---- numbers ---- */
 
 char *rk_num_count(char buf[RK_NUM], int64_t n)

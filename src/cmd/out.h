@@ -45,6 +45,8 @@ void rk_results_discard(rk_results *r);
 /* Text of a model or a document to stdout as it is; to a terminal without control characters other than newline and tab,
  * so that a text cannot drive the terminal. */
 void rk_out_text(const char *s, size_t len);
+/* Behind such a text: ends its last line, so that what comes next starts on its own. */
+void rk_out_end_line(const char *s, size_t len);
 
 /* ---- numbers: formatted into buf, which is returned ---- */
 

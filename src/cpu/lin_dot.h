@@ -353,10 +353,10 @@ INLINE void dot_type(const enum rk_type t, const uint8_t *w, int n_row, const rk
 static void check_reads(enum rk_type t, const void *w, int n_row, const rk_act *a)
 {
 #ifdef __SANITIZE_ADDRESS__
-	const size_t n_group = (size_t)a->n_col / RK_GROUP, n_act = n_group * (size_t)a->n;
-	const void *bad = __asan_region_is_poisoned((void *)w, (size_t)n_row * (n_group / groups_per_block(t)) * block_bytes(t));
-	bad = bad ? bad : __asan_region_is_poisoned((void *)a->q, n_act * RK_GROUP);
-	bad = bad ? bad : __asan_region_is_poisoned((void *)a->ds, n_act * 2 * sizeof *a->ds);
+	const size_t n = (size_t)a->n_col * (size_t)a->n;
+	const void *bad = __asan_region_is_poisoned((void *)w, (size_t)n_row * rk_type_row_bytes(t, a->n_col));
+	bad = bad ? bad : __asan_region_is_poisoned((void *)a->q, n);
+	bad = bad ? bad : __asan_region_is_poisoned((void *)a->ds, n / RK_GROUP * 2 * sizeof *a->ds);
 	if (bad)
 		__asan_report_error(__builtin_return_address(0), __builtin_frame_address(0), __builtin_frame_address(0), (void *)bad, 0, 1);
 #else

@@ -1,8 +1,8 @@
 /* sketch.c: low-bit sketches of the keys on the CPU: making them, and scoring them in plain C.
  *
- * Sketches are made from the keys as they are stored and the prompt's mean key, so they are a function of the caches alone: they can be made late
- * (a policy that is switched on) or again (a session that is read back).  After the rotation the elements of a key are
- * near to normally distributed, whatever the model; half-integer levels waste none on zero.  Rows are independent.
+ * Sketches are made from the keys as they are stored and the prompt's mean key, so they are a function of the caches alone: they
+ * can be made late (a policy that is switched on) or again (a session that is read back).  After the rotation the elements of a
+ * key are near to normally distributed, whatever the model; half-integer levels waste none on zero.  Rows are independent.
  * Layout: cache.h; scores: sketch.h.
  */
 #include <math.h>

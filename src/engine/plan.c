@@ -18,11 +18,11 @@ void rk_plan_make(rk_plan *p, const rk_backend *b, size_t weight_bytes, const rk
 	p->activations = rk_act_bytes(b, cfg, n_prompt);
 	p->backend = b->scratch_bytes;
 	p->total = p->weights + p->prompt_store + p->activations + p->backend;
-	unsigned shared = 1;	/* widths that the prompt's sketches have; none take no room */
+	unsigned shared = 0;	/* widths that the prompt's sketches have */
 	for (int i = 0; i < cfg->n_lane; i++) {
 		const rk_policy *pol = &cfg->lane[i];
 		if (pol->bits)
-			p->sketch += rk_sketch_bytes(b->hp, max_new, pol->bits) + (shared == 1 ? rk_mean_bytes(b->hp) : 0) +
+			p->sketch += rk_sketch_bytes(b->hp, max_new, pol->bits) + (p->sketch ? 0 : rk_mean_bytes(b->hp)) +
 			             (shared & 1u << pol->bits ? 0 : rk_sketch_bytes(b->hp, n_prompt, pol->bits));
 		shared |= 1u << pol->bits;
 		bool keeps_full = cfg->keep_full || rk_policy_keeps_full(pol);

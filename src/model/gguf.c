@@ -367,8 +367,7 @@ static uint8_t *reserve(size_t bytes)
 	size_t before = (RK_HUGE_PAGE - (uintptr_t)p % RK_HUGE_PAGE) % RK_HUGE_PAGE;
 	if (before)
 		munmap(p, before);
-	if (before < RK_HUGE_PAGE)
-		munmap(p + before + whole, RK_HUGE_PAGE - before);
+	munmap(p + before + whole, RK_HUGE_PAGE - before);
 	return p + before;
 }
 
